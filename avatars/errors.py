@@ -1,0 +1,68 @@
+"""Errors of avatars: packets, faces and portraits. Each keeps its facts in attributes and builds its text in `__str__`."""
+
+from __future__ import annotations
+
+
+class AvatarError(Exception):
+    """Root of everything that can be wrong with an avatar."""
+
+
+class PacketMissing(AvatarError):
+    """No packet under this id."""
+
+    def __init__(self, avatar_id: str) -> None:
+        super().__init__(avatar_id)
+        self.avatar_id = avatar_id
+
+    def __str__(self) -> str:
+        return f"there is no avatar named {self.avatar_id!r}"
+
+
+class PacketInvalid(AvatarError):
+    """A packet is refused: which field, what was expected, what was found."""
+
+    def __init__(self, field: str, expected: str, found: str) -> None:
+        super().__init__(field, expected, found)
+        self.field = field
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"avatar packet refused: {self.field}: expected {self.expected}, found {self.found}"
+
+
+class PacketVersion(AvatarError):
+    """The packet was written by a version this one cannot read."""
+
+    def __init__(self, expected: int, found: object) -> None:
+        super().__init__(expected, found)
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"avatar packet has version {self.found}, this program reads version {self.expected}: precompile it again"
+
+
+class FaceNotFound(AvatarError):
+    """No face in the picture, or not the one that was asked for."""
+
+    def __init__(self, source: str, remedy: str = "use a picture with one clear, front-facing face") -> None:
+        super().__init__(source, remedy)
+        self.source = source
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"no face found in {self.source}: {self.remedy}"
+
+
+class PortraitRejected(AvatarError):
+    """The picture cannot become an avatar; `reason` says why and `remedy` what to do."""
+
+    def __init__(self, source: str, reason: str, remedy: str) -> None:
+        super().__init__(source, reason, remedy)
+        self.source = source
+        self.reason = reason
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.reason}: {self.remedy}"

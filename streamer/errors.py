@@ -1,0 +1,81 @@
+"""Errors of the server. `http/errors.py` maps them to statuses, `cli.py` to exit codes."""
+
+from __future__ import annotations
+
+
+class StreamerError(Exception):
+    """Root of everything that can go wrong in the server itself."""
+
+
+class ConfigError(StreamerError):
+    """A setting is wrong: where, and what to write instead."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class SignalingError(StreamerError):
+    """The peer's offer or candidate cannot be used. `status` is the HTTP status it deserves."""
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.status = status
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class SessionLimit(StreamerError):
+    """No slot is free."""
+
+    def __init__(self, limit: int, retry_after_s: int = 5) -> None:
+        super().__init__(limit)
+        self.limit = limit
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        return f"all {self.limit} sessions of this server are taken; try again in {self.retry_after_s} s"
+
+
+class SessionNotFound(StreamerError):
+    """No session under this id (it may have ended)."""
+
+    def __str__(self) -> str:
+        return "there is no such session; it may have ended"
+
+
+class SessionClosed(StreamerError):
+    """The session has ended."""
+
+    def __str__(self) -> str:
+        return "the session has ended"
+
+
+class PipelineStalled(StreamerError):
+    """A stage made no progress for too long."""
+
+    def __init__(self, stage: str, silent_ms: float) -> None:
+        super().__init__(stage, silent_ms)
+        self.stage = stage
+        self.silent_ms = silent_ms
+
+    def __str__(self) -> str:
+        return f"stage {self.stage} made no progress for {self.silent_ms:.0f} ms"
+
+
+class SpeechRejected(StreamerError):
+    """A pushed sound cannot be spoken."""
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.status = status
+
+    def __str__(self) -> str:
+        return self.reason
