@@ -47,7 +47,7 @@ class Stamps:
     """Monotonic ns at which a frame passed each stage, 0 where it did not. Non-decreasing in this order."""
 
     captured_ns: int = 0
-    """Arrival of the packet that held the frame's last sound, less its own length: as near to the microphone as we see."""
+    """Arrival of the packet with the frame's last sound: as near to the microphone as the server sees."""
     gated_ns: int = 0
     windowed_ns: int = 0
     queued_ns: int = 0
