@@ -1,0 +1,68 @@
+"""RGB to I420 and back: BT.601, limited range.
+
+Chroma is the mean of its 2x2 pixels, not one of them as in OpenCV's own conversion.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+U8 = npt.NDArray[np.uint8]
+
+_CHROMA = np.array(
+    [[-37.797 / 255, -74.203 / 255, 112.0 / 255, 128.0], [112.0 / 255, -93.786 / 255, -18.214 / 255, 128.0]],
+    dtype=np.float32,
+)
+"""Rows U and V over R, G, B and one."""
+
+
+class Planes(NamedTuple):
+    """Views into one I420 picture."""
+
+    y: U8
+    """(H, W)"""
+    u: U8
+    """(H // 2, W // 2)"""
+    v: U8
+    """(H // 2, W // 2)"""
+
+
+def split_planes(i420: U8) -> Planes:
+    """Views of a contiguous (H * 3 // 2, W) picture; H and W even."""
+    rows, width = i420.shape
+    height = rows * 2 // 3
+    luma = height * width
+    flat = i420.reshape(-1)
+    half = (height // 2, width // 2)
+    return Planes(
+        flat[:luma].reshape(height, width),
+        flat[luma : luma + luma // 4].reshape(half),
+        flat[luma + luma // 4 :].reshape(half),
+    )
+
+
+def rgb_to_planes(rgb: U8) -> Planes:
+    """Planes of an (H, W, 3) u8 RGB picture, H and W even."""
+    height, width = rgb.shape[:2]
+    luma = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV_I420), dtype=np.uint8)[:height]
+    half = cv2.resize(rgb, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
+    chroma = np.asarray(cv2.transform(half, _CHROMA), dtype=np.uint8)
+    return Planes(luma, chroma[:, :, 0], chroma[:, :, 1])
+
+
+def rgb_to_i420(rgb: U8) -> U8:
+    """(H, W, 3) u8 RGB with even sides to one contiguous (H * 3 // 2, W) picture."""
+    height, width = rgb.shape[:2]
+    i420 = np.empty((height * 3 // 2, width), dtype=np.uint8)
+    for target, source in zip(split_planes(i420), rgb_to_planes(np.ascontiguousarray(rgb)), strict=True):
+        target[:] = source
+    return i420
+
+
+def i420_to_rgb(i420: U8) -> U8:
+    """(H * 3 // 2, W) to (H, W, 3) u8 RGB, for stills and previews."""
+    return np.asarray(cv2.cvtColor(np.ascontiguousarray(i420), cv2.COLOR_YUV2RGB_I420), dtype=np.uint8)
