@@ -109,6 +109,17 @@ class AudioWindow:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RenderedMouth:
+    """What comes back from the inference thread for one job."""
+
+    index: int
+    generation: int
+    planes: U8 | None
+    """(H * 3 // 2, W) u8 I420 planes with the mouth blended in; None where the engine failed."""
+    rendered_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Picture:
     """A finished frame with its own 40 ms of sound: they travel together and cannot drift."""
 

@@ -1,0 +1,174 @@
+"""The composition root: makes every object, wires them, starts and stops them in order. Decides nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from aiohttp import web
+
+from avatars.store import AvatarStore
+from engines import catalog
+from streamer.casting import Casting
+from streamer.clock import NS_PER_MS, MonotonicClock
+from streamer.config import Config
+from streamer.errors import ConfigError, StreamerError
+from streamer.gallery import Gallery
+from streamer.http import openapi
+from streamer.http.access import access
+from streamer.http.avatars import AvatarRoutes
+from streamer.http.errors import problems
+from streamer.http.pages import PageParts, PageRoutes, load_web_files
+from streamer.http.sessions import SessionRoutes
+from streamer.inference import Inference
+from streamer.registry import House, Registry
+from streamer.rtc import aiortc_hooks
+from streamer.rtc.peer import IceServer, IceSettings
+from streamer.telemetry.lag import LoopLag
+from streamer.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcements:
+    """What the command line wants to hear."""
+
+    on_progress: Callable[[str, float], None]
+    """Avatar id and how far its preparation is, 0..1; from another thread."""
+    on_ready: Callable[[str], None]
+    """The URL, once the server answers and the engine is warm."""
+
+
+@dataclass(slots=True)
+class Server:
+    """Everything that runs. `serve` builds, runs and ends one."""
+
+    config: Config
+    clock: MonotonicClock = field(default_factory=MonotonicClock)
+
+    def __post_init__(self) -> None:
+        aiortc_hooks.check()
+        config = self.config
+        self.avatar_executor = ThreadPoolExecutor(1, "avatars")
+        self.codec_executor = ThreadPoolExecutor(1, "codec")
+        self.metrics = Metrics()
+        self.lag = LoopLag(self.metrics.loop_lag)
+        self.engine = catalog.create(config.engine)
+        self.inference = Inference(self.engine, self.clock)
+        self.store = AvatarStore(config.avatars_dir)
+        self.gallery = Gallery(self.store)
+        self.casting = Casting(self.store, self.engine, self.avatar_executor)
+        self.registry = Registry(
+            House(
+                config=config,
+                clock=self.clock,
+                casting=self.casting,
+                spec=self.engine.spec,
+                inference=self.inference,
+                metrics=self.metrics,
+                codec_executor=self.codec_executor,
+                ice=ice_settings(config),
+                loop_lag_ms=self.lag.recent_ms,
+            )
+        )
+
+    def application(self) -> web.Application:
+        """The aiohttp application with all routes."""
+        config, version = self.config, metadata.version("liveanchor")
+        app = web.Application(middlewares=[problems, access(config)], client_max_size=config.limits.offer_bytes)
+        pages = PageParts(
+            config=config,
+            registry=self.registry,
+            inference=self.inference,
+            metrics=self.metrics,
+            files=load_web_files(web_folder()),
+            version=version,
+            openapi=lambda: openapi.document(version, with_token=config.token is not None),
+            lookahead_samples=self.engine.spec.lookahead_samples,
+        )
+        PageRoutes(pages).add_to(app)
+        AvatarRoutes(self.gallery, self.casting, self.avatar_executor).add_to(app)
+        SessionRoutes(self.registry, config, self.metrics, self.avatar_executor).add_to(app)
+        return app
+
+    async def run(self, announcements: Announcements, stop: asyncio.Event) -> None:
+        """Serve until `stop`. Raises ConfigError when the port cannot be had."""
+        loop = asyncio.get_running_loop()
+        runner = web.AppRunner(self.application(), access_log=None, handler_cancellation=True)
+        await runner.setup()
+        try:
+            await self._bind(runner)
+            self.inference.start(loop)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.registry.run(), name="registry")
+                lag = group.create_task(self.lag.run(self.clock), name="loop-lag")
+                await loop.run_in_executor(self.avatar_executor, self.gallery.prepare, announcements.on_progress)
+                await self._warm()
+                announcements.on_ready(url_of(runner))
+                await stop.wait()
+                self.registry.close()
+                lag.cancel()
+        finally:
+            await runner.cleanup()
+            self.inference.close()
+            self.codec_executor.shutdown(wait=True, cancel_futures=True)
+            self.avatar_executor.shutdown(wait=True, cancel_futures=True)
+
+    async def _bind(self, runner: web.AppRunner) -> None:
+        config = self.config
+        try:
+            await web.TCPSite(runner, config.host, config.port).start()
+        except OSError as error:
+            remedy = (
+                "stop what uses it or choose another with --port"
+                if error.errno in (48, 98)
+                else "choose another --host"
+            )
+            raise ConfigError(f"{config.host}:{config.port}", f"cannot listen ({error.strerror}); {remedy}") from error
+
+    async def _warm(self) -> None:
+        """Bring the first avatars on stage, so that the first visitor does not wait, and wait for the engine."""
+        for view in self.gallery.list()[:3]:
+            if view.state == "ready":
+                await self.casting.cast(view.id, self.config.canvas_px)
+        while not self.inference.ready:
+            if not self.inference.alive:
+                raise StreamerError("the engine could not be warmed up; the log says why")
+            await self.clock.sleep_until(self.clock.now_ns() + 20 * NS_PER_MS)
+
+
+def ice_settings(config: Config) -> IceSettings:
+    """The media layer's view of the ICE settings."""
+    servers = tuple(IceServer(s.urls, s.username, s.credential) for s in config.ice.servers)
+    return IceSettings(servers, config.ice.announce, config.ice.udp_ports)
+
+
+def web_folder() -> Path:
+    """The demo page: inside the package when installed from a wheel, beside it in a checkout."""
+    inside = Path(__file__).parent / "web"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "web"
+
+
+def url_of(runner: web.AppRunner) -> str:
+    """The address a person opens."""
+    host, port = runner.addresses[0][:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/"
+
+
+async def serve(config: Config, announcements: Announcements) -> None:
+    """Build a server and run it until SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows has no signal handlers on loops
+            loop.add_signal_handler(number, stop.set)
+    await Server(config).run(announcements, stop)

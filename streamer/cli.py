@@ -1,0 +1,78 @@
+"""The command line. Knows typer and nothing else at import: each command imports what it needs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamer.commands import avatars, bench, engines
+
+app = typer.Typer(
+    name="liveanchor",
+    help="Live talking avatars: speech in over WebRTC, a lip-synced anchor out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+avatars.add_to(app)
+app.add_typer(engines.app, name="engines")
+app.add_typer(bench.app, name="bench")
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; another than 127.0.0.1 needs --token.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port, 8007 by default; 0 takes a free one.")] = None,
+    token: Annotated[str | None, typer.Option(help="Bearer token of the API.", envvar="LIVEANCHOR_TOKEN")] = None,
+    engine: Annotated[str | None, typer.Option(help="Lip-sync engine.")] = None,
+    avatars_dir: Annotated[Path | None, typer.Option("--avatars", help="Folder of avatar packets.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
+    announce: Annotated[list[str] | None, typer.Option(help="Public IP address to offer; may be repeated.")] = None,
+    udp_ports: Annotated[str | None, typer.Option(help="UDP port range for media, such as 40000-40100.")] = None,
+    canvas: Annotated[int | None, typer.Option(help="Largest side of the video, pixels.")] = None,
+    sessions: Annotated[int | None, typer.Option(help="Most sessions at once.")] = None,
+    print_url: Annotated[bool, typer.Option("--print-url", help="Print the URL alone, when ready.")] = False,
+) -> None:
+    """Run the server and its demo page."""
+    from streamer import config as settings
+    from streamer.commands import serving
+
+    overrides = {
+        "host": host,
+        "port": port,
+        "token": token,
+        "engine": engine,
+        "avatars": str(avatars_dir) if avatars_dir else None,
+        "ice.announce": announce or None,
+        "ice.udp_ports": serving.port_range(udp_ports) if udp_ports else None,
+        "canvas_px": canvas,
+        "limits.sessions": sessions,
+    }
+    serving.run(settings.load(config, overrides), print_url=print_url)
+
+
+def main() -> None:
+    """Run a command; our own errors become one line and an exit code."""
+    try:
+        app()
+    except Exception as error:  # one of the five borders
+        code = exit_code(error)
+        if code is None:
+            raise
+        sys.stderr.write(f"liveanchor: {error}\n")
+        sys.exit(code)
+
+
+def exit_code(error: Exception) -> int | None:
+    """2 for a wrong setting, 3 for an avatar, 4 for an engine, 1 for the rest of ours; None for a foreign error."""
+    from avatars.errors import AvatarError
+    from engines.errors import EngineError
+    from streamer.errors import ConfigError, StreamerError
+
+    table = ((ConfigError, 2), (AvatarError, 3), (EngineError, 4), (StreamerError, 1))
+    return next((code for kind, code in table if isinstance(error, kind)), None)

@@ -1,0 +1,117 @@
+"""Settings: one frozen tree, read from a TOML file and overridden by command-line flags. Knows no component."""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from streamer.errors import ConfigError
+
+
+class IceServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A STUN or TURN server for the server and its visitors."""
+
+    urls: tuple[str, ...]
+    username: str | None = None
+    credential: str | None = None
+
+
+class IceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    servers: tuple[IceServerConfig, ...] = ()
+    announce: tuple[str, ...] = ()
+    """Public addresses to offer in place of the machine's own."""
+    udp_ports: tuple[int, int] | None = None
+
+
+class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    aggressiveness: int = 2
+    preroll_ms: int = 60
+    minimum_speech_ms: int = 40
+    hangover_ms: int = 200
+
+
+class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sessions: int = 8
+    connect_timeout_s: float = 15.0
+    offer_bytes: int = 64 * 1024
+    speech_bytes: int = 20 * 1024 * 1024
+    queued_speech_s: float = 600.0
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything a person may set."""
+
+    host: str = "127.0.0.1"
+    port: int = 8007
+    token: str | None = None
+    engine: str = "warp"
+    avatars: str = "storage/cache/avatars"
+    canvas_px: int = 512
+    playout_slack_ms: float = 40.0
+    """Time kept between the last sound a frame needs and its release: jitter of the network and of rendering."""
+    allowed_origins: tuple[str, ...] = ()
+    ice: IceConfig = IceConfig()
+    vad: VadConfig = VadConfig()
+    limits: LimitsConfig = LimitsConfig()
+
+    @property
+    def avatars_dir(self) -> Path:
+        return Path(self.avatars)
+
+
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "::1", "localhost"})
+CANVAS_SIZES_PX = (256, 384, 512, 640, 768, 1024)
+
+
+def load(path: Path | None, overrides: dict[str, Any]) -> Config:
+    """Read the file, lay the flags over it, check the whole. Raises ConfigError naming the setting."""
+    tree: dict[str, Any] = {}
+    if path is not None:
+        try:
+            tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(str(path), f"cannot be read ({error.strerror})") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(str(path), f"is not TOML: {error}") from error
+    for key, value in overrides.items():
+        if value is not None:
+            _lay(tree, key.split("."), value)
+    try:
+        config = msgspec.convert(tree, Config, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(path) if path else "command line", str(error)) from error
+    return check(config)
+
+
+def check(config: Config) -> Config:
+    """What a type cannot say."""
+    if config.host not in LOOPBACK_NAMES and not config.token:
+        raise ConfigError("host", f"{config.host} can be reached from outside; set --token too")
+    if config.token is not None and len(config.token) < 16:
+        raise ConfigError("token", "must have at least 16 characters")
+    if not 0 <= config.port <= 65_535:
+        raise ConfigError("port", f"{config.port} is no port")
+    if config.canvas_px not in CANVAS_SIZES_PX:
+        raise ConfigError("canvas_px", f"must be one of {', '.join(map(str, CANVAS_SIZES_PX))}")
+    if not 0 <= config.vad.aggressiveness <= 3:
+        raise ConfigError("vad.aggressiveness", "must be 0 to 3")
+    if config.ice.udp_ports is not None:
+        low, high = config.ice.udp_ports
+        if not 1 <= low <= high <= 65_535:
+            raise ConfigError("ice.udp_ports", f"{low}-{high} is no port range; write for example 40000-40100")
+    for address in config.ice.announce:
+        try:
+            ipaddress.ip_address(address)
+        except ValueError as error:
+            raise ConfigError("ice.announce", f"{address} is no IP address") from error
+    return config
+
+
+def _lay(tree: dict[str, Any], path: list[str], value: Any) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value

@@ -1,0 +1,55 @@
+"""The gallery: which avatars a server offers and how far their preparation is. Bundled ones are prepared at first start."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from avatars.errors import AvatarError
+from avatars.portraits import bundled_portraits
+from avatars.store import AvatarStore
+from streamer.http.wire import AvatarView
+
+
+class Gallery:
+    """A view of the store with what is still being made. `prepare` runs in an executor, `list` on the event loop."""
+
+    def __init__(self, store: AvatarStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._progress: dict[str, float] = {}
+        self._failed: dict[str, str] = {}
+        self._titles = {p.id: p.title for p in bundled_portraits()}
+
+    def prepare(self, on_progress: Callable[[str, float], None]) -> None:
+        """Prepare what is bundled and not yet in the store; a failure is told, not raised."""
+
+        def note(avatar_id: str, done: float) -> None:
+            with self._lock:
+                self._progress[avatar_id] = done
+                if done >= 1.0:
+                    del self._progress[avatar_id]
+            on_progress(avatar_id, done)
+
+        try:
+            self._store.ensure_bundled(note)
+        except AvatarError as error:
+            with self._lock:
+                self._failed |= dict.fromkeys(self._progress, str(error))
+                self._progress.clear()
+
+    def list(self) -> list[AvatarView]:
+        """Every avatar, bundled ones first in their own order."""
+        with self._lock:
+            progress, failed = dict(self._progress), dict(self._failed)
+        views = {entry.id: self._ready(entry) for entry in self._store.list()}
+        for avatar_id, done in progress.items():
+            views.setdefault(avatar_id, self._unready(avatar_id, done, None))
+        for avatar_id, error in failed.items():
+            views.setdefault(avatar_id, self._unready(avatar_id, 0.0, error))
+        order = list(self._titles)
+        return sorted(views.values(), key=lambda v: (order.index(v.id) if v.id in order else len(order), v.id))
+
+    def thumbnail(self, avatar_id: str) -> bytes:
+        """JPEG, 256 px. Raises PacketMissing."""
+        return self._store.thumbnail(avatar_id)

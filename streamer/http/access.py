@@ -1,0 +1,57 @@
+"""Who may call: bearer token, allowed origins, and the headers that keep a page honest. Knows no route's meaning."""
+
+from __future__ import annotations
+
+import hmac
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from streamer.config import Config
+from streamer.http.errors import Handler, problem
+
+_CSP = (
+    "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; connect-src 'self'; "
+    "style-src 'self'; script-src 'self'; worker-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": _CSP,
+    "Permissions-Policy": "microphone=(self), camera=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def access(config: Config) -> Handler:
+    """The middleware of one configuration."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        refused = _refuse(request, config)
+        response = refused if refused is not None else await handler(request)
+        if not response.prepared:
+            response.headers.update(HEADERS)
+            origin = request.headers.get("Origin")
+            if origin is not None and origin in config.allowed_origins:
+                response.headers["Access-Control-Allow-Origin"] = origin
+                response.headers["Access-Control-Expose-Headers"] = "Location, Link, X-Cache-Hit, Retry-After"
+                response.headers["Vary"] = "Origin"
+        return response
+
+    return check
+
+
+def _refuse(request: web.Request, config: Config) -> web.Response | None:
+    origin = request.headers.get("Origin")
+    if origin is not None and not _same_origin(origin, request) and origin not in config.allowed_origins:
+        return problem(403, "this origin may not use this server; see allowed_origins")
+    if config.token is None or not request.path.startswith(("/api/", "/metrics")) or request.method == "OPTIONS":
+        return None
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), config.token.encode()):
+        return None
+    return problem(401, "a bearer token is needed", headers={"WWW-Authenticate": 'Bearer realm="liveanchor"'})
+
+
+def _same_origin(origin: str, request: web.Request) -> bool:
+    return urlsplit(origin).netloc.lower() == request.host.lower()

@@ -1,0 +1,64 @@
+"""Routes of avatars: list, show, thumbnail, clear. Thin."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+
+import msgspec
+from aiohttp import web
+
+from avatars.errors import PacketMissing
+from streamer.casting import Casting
+from streamer.gallery import Gallery
+from streamer.http.wire import AvatarView
+
+
+class AvatarRoutes:
+    """Handlers under /api/avatars."""
+
+    def __init__(self, gallery: Gallery, casting: Casting, executor: Executor) -> None:
+        self._gallery = gallery
+        self._casting = casting
+        self._executor = executor
+        self._thumbnails: dict[str, bytes] = {}
+
+    def add_to(self, app: web.Application) -> None:
+        router = app.router
+        router.add_get("/api/avatars", self.list)
+        router.add_post("/api/avatars/clear", self.clear)
+        router.add_get("/api/avatars/{avatar}", self.show)
+        router.add_get("/api/avatars/{avatar}/thumbnail", self.thumbnail)
+
+    async def list(self, _: web.Request) -> web.Response:
+        return _json({"avatars": self._gallery.list()})
+
+    async def show(self, request: web.Request) -> web.Response:
+        return _json(self._view(request))
+
+    async def thumbnail(self, request: web.Request) -> web.Response:
+        """A JPEG of 256 px."""
+        view = self._view(request)
+        if view.state != "ready":
+            raise PacketMissing(view.id)
+        if view.id not in self._thumbnails:
+            loop = asyncio.get_running_loop()
+            self._thumbnails[view.id] = await loop.run_in_executor(self._executor, self._gallery.thumbnail, view.id)
+        headers = {"Cache-Control": "private, max-age=300"}
+        return web.Response(body=self._thumbnails[view.id], content_type="image/jpeg", headers=headers)
+
+    async def clear(self, _: web.Request) -> web.Response:
+        """Forget what is in memory; live sessions keep theirs."""
+        self._thumbnails.clear()
+        return _json({"dropped": self._casting.clear()})
+
+    def _view(self, request: web.Request) -> AvatarView:
+        avatar_id = request.match_info["avatar"]
+        for view in self._gallery.list():
+            if view.id == avatar_id:
+                return view
+        raise PacketMissing(avatar_id)
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json")

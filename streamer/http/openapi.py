@@ -1,0 +1,114 @@
+"""The OpenAPI 3.1 document, made from the wire structs and one table of operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from streamer.http import wire
+
+_SESSION = {"name": "session", "in": "path", "required": True, "schema": {"type": "string"}}
+_AVATAR = {"name": "avatar", "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _query(name: str, schema: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": required, "schema": schema}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call: what it takes and gives. `body` and `gives` map content types to structs, or None for raw bytes."""
+
+    method: str
+    path: str
+    summary: str
+    status: int = 200
+    parameters: tuple[dict[str, Any], ...] = ()
+    body: tuple[tuple[str, type | None], ...] = ()
+    gives: tuple[tuple[str, type | None], ...] = ()
+    problems: tuple[int, ...] = ()
+
+
+_JSON = "application/json"
+OPERATIONS: tuple[Operation, ...] = (
+    Operation("get", "/healthz", "The process is alive.", gives=((_JSON, None),)),
+    Operation("get", "/readyz", "A session would get a moving face.", gives=((_JSON, None),), problems=(503,)),
+    Operation("get", "/metrics", "Prometheus metrics.", gives=(("text/plain", None),)),
+    Operation("get", "/api/capabilities", "What this server can do.", gives=((_JSON, wire.Capabilities),)),
+    Operation("get", "/api/avatars", "All avatars.", gives=((_JSON, None),)),
+    Operation("get", "/api/avatars/{avatar}", "One avatar.", parameters=(_AVATAR,), gives=((_JSON, wire.AvatarView),), problems=(404,)),
+    Operation("get", "/api/avatars/{avatar}/thumbnail", "Its picture.", parameters=(_AVATAR,), gives=(("image/jpeg", None),), problems=(404,)),
+    Operation("post", "/api/avatars/clear", "Flush the in-memory pool.", gives=((_JSON, None),)),
+    Operation(
+        "post", "/api/sessions", "Open a session with a WebRTC offer.", status=201,
+        parameters=(
+            _query("avatar", {"type": "string"}, required=True),
+            _query("source", {"enum": ["mirror", "agent", "none"], "default": "mirror"}),
+            _query("canvas", {"type": "integer"}),
+        ),
+        body=(("application/sdp", None), (_JSON, wire.SdpOffer)),
+        gives=(("application/sdp", None), (_JSON, wire.SdpAnswer)),
+        problems=(400, 404, 413, 415, 503),
+    ),
+    Operation("get", "/api/sessions", "Sessions, ids shortened.", gives=((_JSON, None),)),
+    Operation("get", "/api/sessions/{session}", "One session.", parameters=(_SESSION,), gives=((_JSON, wire.SessionView),), problems=(404,)),
+    Operation("patch", "/api/sessions/{session}", "Trickle ICE candidates.", status=204, parameters=(_SESSION,), body=(("application/trickle-ice-sdpfrag", None),), problems=(400, 404, 413, 415)),
+    Operation("delete", "/api/sessions/{session}", "Hang up.", status=204, parameters=(_SESSION,), problems=(404,)),
+    Operation(
+        "post", "/api/sessions/{session}/speech", "Speak a sound or a text.", status=202, parameters=(_SESSION,),
+        body=(("audio/wav", None), ("audio/flac", None), ("audio/mpeg", None), ("audio/ogg", None), ("text/plain", None)),
+        gives=((_JSON, wire.SpeechAccepted),), problems=(400, 404, 409, 413, 415, 501),
+    ),
+    Operation("post", "/api/sessions/{session}/interrupt", "Stop speaking.", status=202, parameters=(_SESSION,), problems=(404,)),
+)  # fmt: skip
+
+
+def document(version: str, *, with_token: bool) -> dict[str, Any]:
+    """The whole document, JSON-ready."""
+    structs = sorted(
+        {kind for op in OPERATIONS for _, kind in (*op.body, *op.gives) if kind is not None} | {wire.Problem},
+        key=lambda kind: kind.__name__,
+    )
+    _, components = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
+    paths: dict[str, Any] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method] = _operation(operation)
+    found: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "liveanchor",
+            "version": version,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+    if with_token:
+        found["security"] = [{"token": []}]
+    return found
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    responses: dict[str, Any] = {str(operation.status): {"description": operation.summary}}
+    if operation.gives:
+        responses[str(operation.status)]["content"] = _content(operation.gives)
+    for status in (*operation.problems, 401, 403):
+        responses[str(status)] = {
+            "description": "problem",
+            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+    found: dict[str, Any] = {"summary": operation.summary, "responses": responses}
+    if operation.parameters:
+        found["parameters"] = list(operation.parameters)
+    if operation.body:
+        found["requestBody"] = {"required": True, "content": _content(operation.body)}
+    return found
+
+
+def _content(kinds: tuple[tuple[str, type | None], ...]) -> dict[str, Any]:
+    return {
+        content_type: {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}} if kind else {}
+        for content_type, kind in kinds
+    }

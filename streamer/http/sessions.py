@@ -1,0 +1,166 @@
+"""Routes of sessions: offer, trickle, list, hang up, speech, interrupt. Thin: parse, call, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from concurrent.futures import Executor
+
+import msgspec
+from aiohttp import web
+
+from streamer import speech, tts
+from streamer.config import CANVAS_SIZES_PX, Config
+from streamer.errors import SignalingError, SpeechRejected
+from streamer.http.wire import SdpOffer, SessionView
+from streamer.media import S16, Source
+from streamer.registry import Offer, Registry
+from streamer.session import Session
+from streamer.telemetry.metrics import Metrics
+
+
+class SessionRoutes:
+    """Handlers under /api/sessions."""
+
+    def __init__(self, registry: Registry, config: Config, metrics: Metrics, media_executor: Executor) -> None:
+        self._registry = registry
+        self._config = config
+        self._metrics = metrics
+        self._media_executor = media_executor
+
+    def add_to(self, app: web.Application) -> None:
+        router = app.router
+        router.add_post("/api/sessions", self.open)
+        router.add_get("/api/sessions", self.list)
+        router.add_get("/api/sessions/{session}", self.show)
+        router.add_patch("/api/sessions/{session}", self.trickle)
+        router.add_delete("/api/sessions/{session}", self.hang_up)
+        router.add_post("/api/sessions/{session}/speech", self.speak)
+        router.add_post("/api/sessions/{session}/interrupt", self.interrupt)
+
+    async def open(self, request: web.Request) -> web.Response:
+        """An SDP offer in, the answer out."""
+        as_json = request.content_type == "application/json"
+        if not as_json and request.content_type != "application/sdp":
+            raise SignalingError("send the offer as application/sdp or as JSON {sdp, type}", 415)
+        try:
+            offer = self._offer(request, await self._sdp(request, as_json=as_json))
+            session, answer, hit = await self._registry.open(offer)
+        except Exception as error:
+            self._metrics.offers_rejected.labels(reason=type(error).__name__).inc()
+            raise
+        headers = {"Location": f"/api/sessions/{session.id}", "X-Cache-Hit": str(hit)}
+        if as_json:
+            return web.json_response(
+                {"sdp": answer, "type": "answer", "session": session.id}, status=201, headers=headers
+            )
+        return web.Response(status=201, text=answer, content_type="application/sdp", headers=headers)
+
+    async def trickle(self, request: web.Request) -> web.Response:
+        """RFC 8840 fragment of candidates."""
+        session = self._session(request)
+        if request.content_type != "application/trickle-ice-sdpfrag":
+            raise SignalingError("send candidates as application/trickle-ice-sdpfrag", 415)
+        await session.peer.add_candidates(await self._text(request))
+        return web.Response(status=204)
+
+    async def list(self, _: web.Request) -> web.Response:
+        views = [_view(session, whole_id=False) for session in self._registry.list()]
+        return _json({"sessions": views, "limit": self._registry.limit})
+
+    async def show(self, request: web.Request) -> web.Response:
+        return _json(_view(self._session(request), whole_id=True))
+
+    async def hang_up(self, request: web.Request) -> web.Response:
+        self._session(request).close()
+        return web.Response(status=204)
+
+    async def interrupt(self, request: web.Request) -> web.Response:
+        self._session(request).interrupt()
+        return web.Response(status=202)
+
+    async def speak(self, request: web.Request) -> web.Response:
+        """Sound or text to speak."""
+        session = self._session(request)
+        body = await self._body(request, self._config.limits.speech_bytes)
+        utterance = session.speak(await self._sound(body, request.content_type))
+        return _json({"speech": utterance.speech_id, "seconds": round(utterance.seconds, 3)}, status=202)
+
+    async def _sound(self, body: bytes, content_type: str) -> S16:
+        if content_type == "text/plain":
+            voices = tts.available()
+            if not voices:
+                raise SpeechRejected("no speech synthesiser is installed here: install flite or espeak-ng", 501)
+            try:
+                text = body.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise SpeechRejected("the text is not UTF-8") from error
+            return await tts.synthesise(text, voices[0])
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._media_executor, speech.decode_speech, body, content_type)
+
+    def _session(self, request: web.Request) -> Session:
+        return self._registry.get(request.match_info["session"])
+
+    def _offer(self, request: web.Request, sdp: str) -> Offer:
+        query = request.query
+        try:
+            source = Source(query.get("source", Source.MIRROR))
+        except ValueError:
+            raise SignalingError(f"source must be one of {', '.join(Source)}", 400) from None
+        canvas = query.get("canvas", str(self._config.canvas_px))
+        if canvas not in map(str, CANVAS_SIZES_PX):
+            raise SignalingError(f"canvas must be one of {', '.join(map(str, CANVAS_SIZES_PX))}", 400)
+        avatar_id = query.get("avatar")
+        if not avatar_id:
+            raise SignalingError("name an avatar: ?avatar=ID", 400)
+        return Offer(sdp, avatar_id, source, int(canvas), _is_local(request.remote))
+
+    async def _sdp(self, request: web.Request, *, as_json: bool) -> str:
+        text = await self._text(request)
+        if not as_json:
+            return text
+        try:
+            return msgspec.json.decode(text, type=SdpOffer).sdp
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise SignalingError(f"not a JSON offer: {error}", 400) from error
+
+    async def _text(self, request: web.Request) -> str:
+        body = await self._body(request, self._config.limits.offer_bytes)
+        try:
+            return body.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise SignalingError("the body is not UTF-8", 400) from error
+
+    async def _body(self, request: web.Request, limit: int) -> bytes:
+        """At most `limit` bytes of body, refused as soon as there are more."""
+        if request.content_length is not None and request.content_length > limit:
+            raise web.HTTPRequestEntityTooLarge(
+                limit, request.content_length, text=f"the body may have {limit} bytes at most"
+            )
+        body = bytearray()
+        async for piece in request.content.iter_chunked(64 * 1024):
+            body += piece
+            if len(body) > limit:
+                raise web.HTTPRequestEntityTooLarge(limit, len(body), text=f"the body may have {limit} bytes at most")
+        return bytes(body)
+
+
+def _view(session: Session, *, whole_id: bool) -> SessionView:
+    return SessionView(
+        session=session.id if whole_id else session.id[:8],
+        avatar=session.avatar_id,
+        source=str(session.source),
+        state=str(session.state),
+    )
+
+
+def _is_local(remote: str | None) -> bool:
+    try:
+        return remote is not None and ipaddress.ip_address(remote).is_loopback
+    except ValueError:
+        return False
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(value), content_type="application/json")

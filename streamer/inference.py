@@ -1,0 +1,191 @@
+"""The inference thread: the one thread of an engine. It renders and blends the queued frames of all sessions.
+
+Jobs come from the event loop and finished planes go back to it; nothing else crosses. Order: first in, first out,
+as many at once as the engine's largest bucket. Knows no session and no transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from engines.contract import FaceJob, FaceOverlay, FacePatch, LipSyncEngine
+from engines.errors import EngineError, EngineOutput
+from streamer.clock import Clock
+from streamer.media import U8, RenderedMouth
+
+logger = logging.getLogger(__name__)
+
+
+class Blender(Protocol):
+    """The canvas of a session, as the inference thread sees it."""
+
+    def blend(self, index: int, pixels: U8, overlays: Iterable[FaceOverlay] = ()) -> U8:
+        """New I420 planes: the patch (p, p, 3) u8 RGB blended into the anchor frame of `index`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Order:
+    job: FaceJob
+    blender: Blender
+    deliver: Callable[[RenderedMouth], None]
+
+
+@dataclass(slots=True)
+class InferenceCounts:
+    """Jobs by what became of them."""
+
+    rendered: int = 0
+    expired: int = 0
+    """Past their deadline before the engine was free."""
+    dropped: int = 0
+    """Pushed out of a full queue."""
+    failed: int = 0
+
+
+class SessionRenderer:
+    """One session's way to the thread: the same queue, its own canvas."""
+
+    def __init__(self, inference: Inference, blender: Blender) -> None:
+        self._inference = inference
+        self._blender = blender
+
+    def submit(self, job: FaceJob, deliver: Callable[[RenderedMouth], None]) -> None:
+        """Queue a job; `deliver` runs on the event loop unless the job expires or is dropped."""
+        self._inference.submit(_Order(job, self._blender, deliver))
+
+
+class Inference:
+    """Owns the engine's thread. `start` and `close` from the event loop."""
+
+    CAPACITY = 256
+
+    def __init__(self, engine: LipSyncEngine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._queue: deque[_Order] = deque()
+        self._wake = threading.Condition()
+        self._closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._work, name=f"inference-{engine.spec.name}", daemon=True)
+        self._ready = threading.Event()
+        self._busy_since_ns: int | None = None
+        self.counts = InferenceCounts()
+
+    @property
+    def ready(self) -> bool:
+        """Warm and alive."""
+        return self._ready.is_set() and self._thread.is_alive()
+
+    @property
+    def alive(self) -> bool:
+        """The thread runs, warm or warming up."""
+        return self._thread.is_alive()
+
+    @property
+    def queued_jobs(self) -> int:
+        return len(self._queue)
+
+    @property
+    def busy_since_ns(self) -> int | None:
+        """When the batch now running began; None between batches. A watchdog's food."""
+        return self._busy_since_ns
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the thread; it warms the engine up first, then says `ready`."""
+        self._loop = loop
+        self._thread.start()
+
+    def session(self, blender: Blender) -> SessionRenderer:
+        return SessionRenderer(self, blender)
+
+    def submit(self, order: _Order) -> None:
+        """Queue an order; a full queue gives up its oldest, which is nearest to its deadline and least likely to make it."""
+        with self._wake:
+            if len(self._queue) >= self.CAPACITY:
+                self._queue.popleft()
+                self.counts.dropped += 1
+            self._queue.append(order)
+            self._wake.notify()
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Stop after the batch that runs. Idempotent."""
+        with self._wake:
+            self._closing = True
+            self._queue.clear()
+            self._wake.notify()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        try:
+            self._engine.warm_up()
+        except EngineError:
+            logger.exception("engine_warm_up_failed", extra={"engine": self._engine.spec.name})
+            return
+        self._ready.set()
+        while (batch := self._take()) is not None:
+            self._busy_since_ns = self._clock.now_ns()
+            for order, patch in zip(batch, self._infer(batch), strict=True):
+                self._finish(order, patch)
+            self._busy_since_ns = None
+        self._engine.close()
+
+    def _take(self) -> list[_Order] | None:
+        """The next batch, or None when closing. Orders past their deadline are not worth the engine's time."""
+        largest = self._engine.spec.buckets[-1]
+        with self._wake:
+            while True:
+                while not self._queue and not self._closing:
+                    self._wake.wait()
+                if self._closing:
+                    return None
+                now_ns = self._clock.now_ns()
+                batch: list[_Order] = []
+                while self._queue and len(batch) < largest:
+                    order = self._queue.popleft()
+                    if order.job.deadline_ns <= now_ns:
+                        self.counts.expired += 1
+                    else:
+                        batch.append(order)
+                if batch:
+                    return batch
+
+    def _infer(self, batch: list[_Order]) -> list[FacePatch | None]:
+        """Patches in order; where a batch fails, each job alone, so that one bad job is only its own failure."""
+        try:
+            return list(self._engine.infer([order.job for order in batch]))
+        except Exception as error:  # noqa: BLE001 - one of the five borders: a job's failure is that job's EngineError
+            self._note_failure(error)
+            if len(batch) == 1:
+                return [None]
+            return [self._infer([order])[0] for order in batch]
+
+    def _finish(self, order: _Order, patch: FacePatch | None) -> None:
+        planes = None
+        if patch is not None:
+            try:
+                planes = order.blender.blend(patch.index, patch.pixels, patch.overlays)
+            except Exception as error:  # noqa: BLE001 - the same border: a picture that cannot be blended is one lost mouth
+                self._note_failure(error)
+        if planes is None:
+            self.counts.failed += 1
+        else:
+            self.counts.rendered += 1
+        mouth = RenderedMouth(order.job.index, order.job.generation, planes, self._clock.now_ns())
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(order.deliver, mouth)
+
+    def _note_failure(self, error: Exception) -> None:
+        known = isinstance(error, EngineOutput)
+        logger.warning(
+            "engine_job_failed",
+            extra={"engine": self._engine.spec.name, "error": type(error).__name__},
+            exc_info=None if known else error,
+        )

@@ -1,0 +1,223 @@
+"""Ingest: puts a source's sound on the session's frame grid, chunk by chunk, without a hole. Knows no transport.
+
+The mapping from the source's samples to the grid is fixed at the first block, follows the source's crystal through a
+resampler that leans, and is anchored anew only after a lasting change. Sound that comes too late for its slot is
+dropped, never queued: an underrun holds, it does not shift.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamer.channel import Channel, ChannelClosed
+from streamer.clock import NS_PER_MS, NS_PER_S, Clock
+from streamer.media import CHUNK_SAMPLES, S16, SOUND_HZ, AudioChunk, SoundBlock
+from streamer.pipeline.resample import F32, Decimator, LeaningResampler
+
+CHUNK_NS = CHUNK_SAMPLES * NS_PER_S // SOUND_HZ
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSettings:
+    """How patient ingest is."""
+
+    fill_margin_ms: float = 30.0
+    """How long after its due time a chunk's sound is waited for before silence takes its slot."""
+    lean_ppm: float = 1000.0
+    """Speed change while correcting drift: 1.7 cents, inaudible."""
+    lean_above_ms: float = 3.0
+    lean_until_ms: float = 0.5
+    anchor_late_ms: float = 200.0
+    """Sound that was too late for this long is a changed path: anchor anew."""
+    anchor_early_ms: float = 80.0
+
+
+@dataclass(slots=True)
+class IngestCounts:
+    """What happened to the sound, in samples at 48 kHz."""
+
+    late_samples: int = 0
+    filled_samples: int = 0
+    anchors: int = 0
+
+
+class _Lateness:
+    """The least lateness of blocks over the last two seconds: drift without the jitter."""
+
+    def __init__(self, span_ns: int = 2 * NS_PER_S) -> None:
+        self._span_ns = span_ns
+        self._seen: deque[tuple[int, float]] = deque()
+
+    def note(self, now_ns: int, lateness_ms: float) -> float:
+        self._seen.append((now_ns, lateness_ms))
+        while self._seen[0][0] < now_ns - self._span_ns:
+            self._seen.popleft()
+        return min(value for _, value in self._seen)
+
+    def full(self, now_ns: int) -> bool:
+        return bool(self._seen) and now_ns - self._seen[0][0] > self._span_ns * 3 // 4
+
+    def clear(self) -> None:
+        self._seen.clear()
+
+
+class Ingest:
+    """Blocks of a source in, contiguous 20 ms chunks on the grid out."""
+
+    def __init__(self, start_ns: int, settings: IngestSettings | None = None) -> None:
+        self._start_ns = start_ns
+        self._settings = settings or IngestSettings()
+        self._margin_ns = int(self._settings.fill_margin_ms * NS_PER_MS)
+        self._resampler = LeaningResampler()
+        self._decimator = Decimator()
+        self._lateness = _Lateness()
+        self._lean_ppm = 0.0
+        self._pending = np.zeros(0, np.float32)
+        self._pending_first = 0
+        self._next_first = 0
+        self._anchored = False
+        self._late_since_ns: int | None = None
+        self._captured_ns = start_ns
+        self.generation = 0
+        self.counts = IngestCounts()
+
+    @property
+    def next_fill_ns(self) -> int:
+        """When `fill` has something to do if no sound comes before."""
+        return self._due_ns(self._next_first) + self._margin_ns
+
+    def push(self, block: SoundBlock, now_ns: int) -> list[AudioChunk]:
+        """Put a block on the grid. Returns the chunks it completes, contiguous with all before them."""
+        samples = self._resampler.push(block.pcm48.astype(np.float32) / 32768.0, 1.0 + self._lean_ppm * 1e-6)
+        if not self._anchored:
+            self._anchor(block.arrived_ns, len(samples))
+        self._append(samples, now_ns)
+        self._captured_ns = block.arrived_ns
+        self._follow(block.arrived_ns, len(samples))
+        return self._complete()
+
+    def fill(self, now_ns: int) -> list[AudioChunk]:
+        """Silence for every slot whose sound has not come in time."""
+        chunks = []
+        while self.next_fill_ns <= now_ns:
+            padded = np.zeros(CHUNK_SAMPLES, np.float32)
+            if self._pending_first == self._next_first:
+                padded[: len(self._pending)] = _faded_out(self._pending[:CHUNK_SAMPLES])
+                self.counts.filled_samples -= len(self._pending)
+            self.counts.filled_samples += CHUNK_SAMPLES
+            chunks.append(self._emit(padded, self._due_ns(self._next_first)))
+            self._trim()
+        return chunks
+
+    def _anchor(self, arrived_ns: int, length: int) -> None:
+        """Fix the mapping: a block that ends when it arrives starts at the next chunk edge from there."""
+        position = (arrived_ns - self._start_ns) * SOUND_HZ / NS_PER_S - length
+        edge = int(np.ceil((position - 24) / CHUNK_SAMPLES)) * CHUNK_SAMPLES
+        self._pending_first = max(edge, self._next_first)
+        self._pending = np.zeros(0, np.float32)
+        self._anchored = True
+        self._late_since_ns = None
+        self._lean_ppm = 0.0
+        self._lateness.clear()
+        self.counts.anchors += 1
+
+    def _append(self, samples: F32, now_ns: int) -> None:
+        first = self._pending_first + len(self._pending)
+        late = min(len(samples), max(0, self._next_first - first))
+        if late:
+            self.counts.late_samples += late
+            self._late_since_ns = self._late_since_ns if self._late_since_ns is not None else now_ns
+        else:
+            self._late_since_ns = None
+        self._pending = np.concatenate((self._pending, samples))
+        self._trim()
+
+    def _trim(self) -> None:
+        """Forget pending sound whose slot has been given away."""
+        gone = min(len(self._pending), max(0, self._next_first - self._pending_first))
+        if gone:
+            self._pending = self._pending[gone:]
+            self._pending_first += gone
+
+    def _follow(self, arrived_ns: int, length: int) -> None:
+        """Lean against drift; anchor anew after a lasting change of the path."""
+        settings = self._settings
+        end = self._pending_first + len(self._pending)
+        expected_ns = self._start_ns + end * NS_PER_S // SOUND_HZ
+        drift_ms = self._lateness.note(arrived_ns, (arrived_ns - expected_ns) / NS_PER_MS)
+        late_for_ns = arrived_ns - self._late_since_ns if self._late_since_ns is not None else 0
+        if late_for_ns > settings.anchor_late_ms * NS_PER_MS:
+            self._anchor(arrived_ns, length)
+            return
+        if not self._lateness.full(arrived_ns):
+            return
+        if drift_ms < -settings.anchor_early_ms:
+            self._anchor(arrived_ns, length)
+            return
+        # An anchor rounds up to a chunk edge, so a block lies between one chunk early and just in time.
+        late_ms, early_ms = drift_ms, -drift_ms - CHUNK_NS / NS_PER_MS
+        if late_ms > settings.lean_above_ms:
+            self._lean_ppm = settings.lean_ppm
+        elif early_ms > settings.lean_above_ms:
+            self._lean_ppm = -settings.lean_ppm
+        elif max(late_ms, early_ms) < -settings.lean_until_ms:
+            self._lean_ppm = 0.0
+
+    def _complete(self) -> list[AudioChunk]:
+        chunks = []
+        while len(self._pending) and self._next_first < self._pending_first:
+            self.counts.filled_samples += CHUNK_SAMPLES
+            chunks.append(self._emit(np.zeros(CHUNK_SAMPLES, np.float32), self._captured_ns))
+        while len(self._pending) >= CHUNK_SAMPLES:
+            chunks.append(self._emit(self._pending[:CHUNK_SAMPLES], self._captured_ns))
+            self._trim()
+        return chunks
+
+    def _emit(self, samples: F32, captured_ns: int) -> AudioChunk:
+        chunk = AudioChunk(
+            samples16=self._decimator.push(samples),
+            pcm48=_to_s16(samples),
+            first_sample=self._next_first,
+            captured_ns=captured_ns,
+            generation=self.generation,
+        )
+        self._next_first += CHUNK_SAMPLES
+        return chunk
+
+    def _due_ns(self, first: int) -> int:
+        """When the last sample of the chunk at `first` happens on the session clock."""
+        return self._start_ns + (first + CHUNK_SAMPLES) * NS_PER_S // SOUND_HZ
+
+
+def _faded_out(samples: F32) -> F32:
+    ramp = np.ones(len(samples), np.float32)
+    length = min(len(samples), 96)
+    ramp[len(samples) - length :] = np.linspace(1, 0, length, dtype=np.float32)
+    return samples * ramp
+
+
+def _to_s16(samples: F32) -> S16:
+    pcm: S16 = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype(np.int16)
+    return pcm
+
+
+async def run(ingest: Ingest, blocks: Channel[SoundBlock], chunks: Channel[AudioChunk], clock: Clock) -> None:
+    """Move blocks to chunks as they come; a second task (`run_fill`) gives late slots away."""
+    while True:
+        try:
+            block = await blocks.get()
+        except ChannelClosed:
+            return
+        for chunk in ingest.push(block, clock.now_ns()):
+            chunks.put_nowait(chunk)
+
+
+async def run_fill(ingest: Ingest, chunks: Channel[AudioChunk], clock: Clock) -> None:
+    """Give slots away whose sound does not come, for as long as the session lives."""
+    while not chunks.closed:
+        await clock.sleep_until(ingest.next_fill_ns)
+        for chunk in ingest.fill(clock.now_ns()):
+            chunks.put_nowait(chunk)

@@ -1,0 +1,61 @@
+"""Lip-sync: turns voiced windows into jobs for the inference thread and hands on what returns. Silence passes by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from engines.contract import Face, FaceJob
+from streamer.channel import Channel, ChannelClosed
+from streamer.clock import Clock
+from streamer.media import AudioWindow, RenderedMouth
+
+
+class Renderer(Protocol):
+    """Where jobs go: the inference thread. `deliver` is called on the event loop, once, unless the job is dropped."""
+
+    def submit(self, job: FaceJob, deliver: Callable[[RenderedMouth], None]) -> None: ...
+
+
+class LipSync:
+    """Makes the jobs of one session and remembers which window each belongs to."""
+
+    def __init__(self, face: Face, deadline_ns: Callable[[int], int]) -> None:
+        self._face = face
+        self._deadline_ns = deadline_ns
+        self.generation = 0
+
+    def job(self, window: AudioWindow, now_ns: int) -> FaceJob | None:
+        """The job of a window; None where it is silent, of an older generation, or too late to be of use."""
+        deadline_ns = self._deadline_ns(window.index)
+        if not window.voiced or window.generation < self.generation or deadline_ns <= now_ns:
+            return None
+        window.stamps.queued_ns = now_ns
+        return FaceJob(self._face, window.index, window.generation, deadline_ns, window.samples16)
+
+
+async def run(
+    lipsync: LipSync,
+    windows: Channel[AudioWindow],
+    composer: MouthSink,
+    renderer: Renderer,
+    clock: Clock,
+) -> None:
+    """Show each window's sound to the composer at once, its mouth when it is rendered."""
+    while True:
+        try:
+            window = await windows.get()
+        except ChannelClosed:
+            return
+        composer.take_window(window)
+        job = lipsync.job(window, clock.now_ns())
+        if job is not None:
+            renderer.submit(job, composer.take_mouth)
+
+
+class MouthSink(Protocol):
+    """The composer, as this stage sees it."""
+
+    def take_window(self, window: AudioWindow) -> None: ...
+
+    def take_mouth(self, mouth: RenderedMouth) -> None: ...

@@ -1,0 +1,88 @@
+"""Windows: cuts the gated sound into frames of the grid, each with the context and look-ahead the engine declares."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streamer.channel import Channel, ChannelClosed
+from streamer.clock import Clock
+from streamer.media import (
+    CHUNK_SAMPLES,
+    CHUNKS_PER_FRAME,
+    FRAME_SAMPLES_16K,
+    AudioWindow,
+    GatedChunk,
+    Stamps,
+)
+
+CHUNK_SAMPLES_16K = FRAME_SAMPLES_16K // CHUNKS_PER_FRAME
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
+    """What the engine wants around a frame, at 16 kHz, and how early a mouth may start."""
+
+    context_samples: int
+    lookahead_samples: int
+    preroll_ms: int = 60
+    """A frame is voiced if speech begins within this time after it; at most the look-ahead is known."""
+
+
+class Windower:
+    """Contiguous gated chunks in, one window a frame out, as soon as its look-ahead is there."""
+
+    def __init__(self, settings: WindowSettings) -> None:
+        self._settings = settings
+        self._samples: npt.NDArray[np.float32] = np.zeros(settings.context_samples, np.float32)
+        self._chunks: deque[GatedChunk] = deque()
+        self._ahead_chunks = -(-settings.lookahead_samples // CHUNK_SAMPLES_16K)
+        self._preroll_chunks = min(self._ahead_chunks, settings.preroll_ms // 20)
+
+    def push(self, gated: GatedChunk, now_ns: int) -> AudioWindow | None:
+        """Take a chunk; return the frame it completes, if it does."""
+        self._samples = np.concatenate((self._samples, gated.chunk.samples16))
+        self._chunks.append(gated)
+        if len(self._chunks) < CHUNKS_PER_FRAME + self._ahead_chunks:
+            return None
+        if self._chunks[0].chunk.first_sample // CHUNK_SAMPLES % CHUNKS_PER_FRAME:
+            self._forget(1)
+            return None
+        window = self._window(now_ns)
+        self._forget(CHUNKS_PER_FRAME)
+        return window
+
+    def _window(self, now_ns: int) -> AudioWindow:
+        settings = self._settings
+        frame = [self._chunks[i] for i in range(CHUNKS_PER_FRAME)]
+        near = [self._chunks[i] for i in range(CHUNKS_PER_FRAME + self._preroll_chunks)]
+        length = settings.context_samples + FRAME_SAMPLES_16K + settings.lookahead_samples
+        last = self._chunks[CHUNKS_PER_FRAME - 1 + self._ahead_chunks]
+        return AudioWindow(
+            index=frame[0].chunk.first_sample // (CHUNK_SAMPLES * CHUNKS_PER_FRAME),
+            pcm48=np.concatenate([g.chunk.pcm48 for g in frame]),
+            samples16=self._samples[:length].copy(),
+            voiced=any(g.speech for g in near),
+            generation=frame[-1].chunk.generation,
+            stamps=Stamps(captured_ns=last.chunk.captured_ns, gated_ns=last.gated_ns, windowed_ns=now_ns),
+        )
+
+    def _forget(self, chunks: int) -> None:
+        for _ in range(chunks):
+            self._chunks.popleft()
+        self._samples = self._samples[chunks * CHUNK_SAMPLES_16K :]
+
+
+async def run(windower: Windower, gated: Channel[GatedChunk], windows: Channel[AudioWindow], clock: Clock) -> None:
+    """Cut windows as chunks come."""
+    while True:
+        try:
+            chunk = await gated.get()
+        except ChannelClosed:
+            return
+        window = windower.push(chunk, clock.now_ns())
+        if window is not None:
+            windows.put_nowait(window)

@@ -1,0 +1,143 @@
+"""The sessions of a server: admission, lookup, drain. Runs each session as a named task of one TaskGroup."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from engines.contract import EngineSpec
+from streamer.casting import Casting
+from streamer.clock import Clock
+from streamer.config import Config
+from streamer.errors import SessionClosed, SessionLimit, SessionNotFound
+from streamer.inference import Inference
+from streamer.media import Source
+from streamer.rtc.peer import IceSettings, Peer, PeerSettings
+from streamer.session import Session, SessionParts
+from streamer.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offer:
+    """What a visitor asks for."""
+
+    sdp: str
+    avatar_id: str
+    source: Source
+    canvas_px: int
+    remote_is_local: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class House:
+    """What all sessions share."""
+
+    config: Config
+    clock: Clock
+    casting: Casting
+    spec: EngineSpec
+    inference: Inference
+    metrics: Metrics
+    codec_executor: Executor
+    ice: IceSettings
+    loop_lag_ms: Callable[[], float]
+
+
+class Registry:
+    """Owns the sessions. `run` must be running before `open` is called."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._sessions: dict[str, Session] = {}
+        self._opening = 0
+        self._group: asyncio.TaskGroup | None = None
+        self._closing = asyncio.Event()
+        self.draining = False
+        house.metrics.slots_total.set(house.config.limits.sessions)
+
+    @property
+    def active(self) -> int:
+        """Slots taken: sessions that run and offers being answered."""
+        return len(self._sessions) + self._opening
+
+    @property
+    def limit(self) -> int:
+        return self._house.config.limits.sessions
+
+    def list(self) -> list[Session]:
+        return list(self._sessions.values())
+
+    def get(self, session_id: str) -> Session:
+        """The session under this id. Raises SessionNotFound."""
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise SessionNotFound
+        return found
+
+    async def open(self, offer: Offer) -> tuple[Session, str, bool]:
+        """Admit, cast and answer. Returns the session, the SDP answer and whether the avatar was in memory.
+
+        Raises SessionLimit, SignalingError, AvatarError, EngineError; a failed offer holds no slot.
+        """
+        if self.draining or self._group is None:
+            raise SessionClosed
+        if self.active >= self.limit:
+            raise SessionLimit(self.limit)
+        self._opening += 1
+        try:
+            session, answer, hit = await self._answer(offer)
+        finally:
+            self._opening -= 1
+        self._sessions[session.id] = session
+        self._count()
+        self._group.create_task(self._run(session), name=f"session-{session.id[:8]}")
+        return session, answer, hit
+
+    async def run(self) -> None:
+        """Hold the sessions' tasks until `close`, then hang up on all and wait for them."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            await self._closing.wait()
+            for session in self.list():
+                session.close()
+
+    def close(self) -> None:
+        """Take no more sessions and end those that run. Idempotent."""
+        self.draining = True
+        self._closing.set()
+
+    async def _answer(self, offer: Offer) -> tuple[Session, str, bool]:
+        house = self._house
+        cast, hit = await house.casting.cast(offer.avatar_id, offer.canvas_px)
+        settings = PeerSettings(size_px=cast.canvas.size_px, ice=house.ice, remote_is_local=offer.remote_is_local)
+        peer = Peer(settings, clock=house.clock, codec_executor=house.codec_executor)
+        try:
+            answer = await peer.answer(offer.sdp)
+        except BaseException:
+            await peer.close()
+            raise
+        parts = SessionParts(
+            peer=peer,
+            cast=cast,
+            source=offer.source,
+            spec=house.spec,
+            config=house.config,
+            inference=house.inference,
+            metrics=house.metrics,
+            clock=house.clock,
+            loop_lag_ms=house.loop_lag_ms,
+        )
+        return Session(secrets.token_hex(16), offer.avatar_id, parts), answer, hit
+
+    async def _run(self, session: Session) -> None:
+        try:
+            await session.run()
+        finally:
+            self._sessions.pop(session.id, None)
+            self._count()
+
+    def _count(self) -> None:
+        self._house.metrics.sessions_active.set(len(self._sessions))

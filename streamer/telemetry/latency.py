@@ -1,0 +1,92 @@
+"""Latency of one session: stamps of its pictures to percentiles by stage. Pure; knows no metrics library."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from streamer.clock import NS_PER_MS
+from streamer.media import FRAME_NS, PictureKind, Stamps
+
+STAGES: tuple[tuple[str, str, str], ...] = (
+    ("capture_gate", "captured_ns", "gated_ns"),
+    ("gate_window", "gated_ns", "windowed_ns"),
+    ("window_queue", "windowed_ns", "queued_ns"),
+    ("queue_render", "queued_ns", "rendered_ns"),
+    ("render_compose", "rendered_ns", "composed_ns"),
+    ("compose_encode", "composed_ns", "encoded_ns"),
+    ("encode_send", "encoded_ns", "sent_ns"),
+)
+"""Stage name, the stamp it starts at and the stamp it ends at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median and 95th percentile, milliseconds."""
+
+    p50: float
+    p95: float
+
+
+def spread(values: deque[float]) -> Spread | None:
+    """The spread of some figures; None for none."""
+    if not values:
+        return None
+    p50, p95 = np.percentile(np.fromiter(values, np.float64), (50, 95))
+    return Spread(round(float(p50), 2), round(float(p95), 2))
+
+
+class LatencyRecord:
+    """The last few seconds of a session's voiced pictures, by stage, and its frames by kind."""
+
+    def __init__(self, playout_delay_ms: float, start_ns: int, span_frames: int = 250) -> None:
+        self._playout_delay_ms = playout_delay_ms
+        self._start_ns = start_ns
+        self._stages: dict[str, deque[float]] = {name: deque(maxlen=span_frames) for name, _, _ in STAGES}
+        self._mic_to_lip: deque[float] = deque(maxlen=span_frames)
+        self._sent_ns: deque[int] = deque(maxlen=50)
+        self.frames = dict.fromkeys(PictureKind, 0)
+
+    def note(self, index: int, kind: PictureKind, stamps: Stamps) -> dict[str, float]:
+        """Take a picture that was sent. Returns its stage times in ms, for metrics."""
+        self.frames[kind] += 1
+        self._sent_ns.append(stamps.sent_ns)
+        if kind is not PictureKind.VOICED:
+            return {}
+        times = {}
+        for name, start, end in STAGES:
+            began, ended = getattr(stamps, start), getattr(stamps, end)
+            if began and ended:
+                times[name] = (ended - began) / NS_PER_MS
+                self._stages[name].append(times[name])
+        middle_ns = self._start_ns + index * FRAME_NS + FRAME_NS // 2
+        times["mic_to_lip"] = (stamps.sent_ns - middle_ns) / NS_PER_MS
+        self._mic_to_lip.append(times["mic_to_lip"])
+        return times
+
+    def stages_ms(self) -> dict[str, dict[str, float]]:
+        return {name: _plain(found) for name, values in self._stages.items() if (found := spread(values))}
+
+    def mic_to_lip_ms(self) -> dict[str, float] | None:
+        """From the middle of a frame's sound at the microphone to its picture leaving the server."""
+        found = spread(self._mic_to_lip)
+        return _plain(found) if found else None
+
+    def fps(self) -> float:
+        """Pictures sent a second over the last two."""
+        if len(self._sent_ns) < 2 or self._sent_ns[-1] <= self._sent_ns[0]:
+            return 0.0
+        return round((len(self._sent_ns) - 1) * 1e9 / (self._sent_ns[-1] - self._sent_ns[0]), 2)
+
+
+def in_order(stamps: Stamps) -> bool:
+    """Whether the stamps that are set never go back."""
+    values = [getattr(stamps, f.name) for f in fields(stamps)]
+    seen = [v for v in values if v]
+    return seen == sorted(seen)
+
+
+def _plain(value: Spread) -> dict[str, float]:
+    return {"p50": value.p50, "p95": value.p95}

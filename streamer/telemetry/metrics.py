@@ -1,0 +1,70 @@
+"""Prometheus metrics of the whole server. One registry an app, no globals, no session labels."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from streamer.media import PictureKind
+
+_LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
+
+
+class Metrics:
+    """The names of facts that dashboards rely on; see docs/api.md."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        r = self.registry
+        self.sessions_active = Gauge("avatar_sessions_active", "Sessions that hold a slot.", registry=r)
+        self.slots_total = Gauge("avatar_slots_total", "Slots of this server.", registry=r)
+        self.sessions = Counter("avatar_sessions", "Sessions ended, by result.", ["result"], registry=r)
+        self.session_setup = Histogram(
+            "avatar_session_setup_seconds", "Offer to live.", buckets=_LATENCY_BUCKETS_S, registry=r
+        )
+        self.stage_latency = Histogram(
+            "avatar_stage_latency_seconds", "Time a voiced frame spends between two stages.", ["stage"],
+            buckets=_LATENCY_BUCKETS_S, registry=r,
+        )  # fmt: skip
+        self.e2e_latency = Histogram(
+            "avatar_e2e_latency_seconds", "Middle of a frame's sound to its picture sent.",
+            buckets=_LATENCY_BUCKETS_S, registry=r,
+        )  # fmt: skip
+        self.frames = Counter("avatar_frames", "Pictures sent, by kind.", ["kind"], registry=r)
+        self.frame_interval = Histogram(
+            "avatar_frame_interval_seconds", "Time between two pictures of a session.",
+            buckets=(0.01, 0.02, 0.03, 0.035, 0.038, 0.042, 0.045, 0.05, 0.06, 0.08, 0.12, 0.25, 0.5, 1.0), registry=r,
+        )  # fmt: skip
+        self.queue_depth = Gauge("avatar_queue_depth", "Jobs waiting for the engine.", ["stage"], registry=r)
+        self.queue_drops = Counter("avatar_queue_drops", "Items a full channel dropped.", ["stage"], registry=r)
+        self.engine_errors = Gauge(
+            "avatar_engine_errors", "Jobs lost at the engine, by reason.", ["reason"], registry=r
+        )
+        self.engine_ready = Gauge("avatar_engine_ready", "1 when the engine is warm and alive.", registry=r)
+        self.cache_requests = Counter("avatar_cache_requests", "Packet lookups, by result.", ["result"], registry=r)
+        self.loop_lag = Histogram(
+            "avatar_event_loop_lag_seconds", "How late the event loop wakes.",
+            buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0), registry=r,
+        )  # fmt: skip
+        self.offers_rejected = Counter("avatar_offers_rejected", "Offers refused, by reason.", ["reason"], registry=r)
+        self.rtp_packets_lost = Counter("avatar_rtp_packets_lost", "Microphone packets that never came.", registry=r)
+        for kind in PictureKind:
+            self.frames.labels(kind=kind)
+
+    def note_picture(self, kind: PictureKind, times_ms: dict[str, float]) -> None:
+        """Count a sent picture and its stage times."""
+        self.frames.labels(kind=kind).inc()
+        for stage, value_ms in times_ms.items():
+            if stage == "mic_to_lip":
+                self.e2e_latency.observe(value_ms / 1000)
+            else:
+                self.stage_latency.labels(stage=stage).observe(value_ms / 1000)
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self.registry)
