@@ -1,0 +1,219 @@
+"""From a picture to an avatar packet in memory. What it needs from engines it states as protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from avatars.blend import Box
+from avatars.errors import FaceNotFound, PortraitRejected
+from avatars.facebox import OFFICIAL_MARGIN_PX, fitted_face_box, landmarks68, official_face_box
+from avatars.geometry import Geometry, compute_avatar_crop_geometry
+from avatars.masks import PARSE_PX, mesh_region, parse_region, place, region_to_crop, soften, unclamped_crop
+from avatars.packet import AvatarPacket
+from avatars.picture import fit_inside
+
+if TYPE_CHECKING:
+    from avatars.faces import FaceLandmarks
+
+U8 = npt.NDArray[np.uint8]
+F16 = npt.NDArray[np.float16]
+F32 = npt.NDArray[np.float32]
+
+PACKET_VERSION = 1
+CROP_PX = 256
+"""Side of the square a latent encoder sees."""
+MIN_FACE_PX = 48
+MIN_FRAME_PX = 64
+
+
+class FaceFinder(Protocol):
+    """All faces of an (H, W, 3) u8 RGB picture, largest first."""
+
+    def find(self, rgb: U8) -> list[FaceLandmarks]: ...
+
+
+class LatentEncoder(Protocol):
+    """An engine's picture encoder."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> str:
+        """Changes whenever its latents would."""
+        ...
+
+    def encode(self, crops: U8) -> F16:
+        """(B, 256, 256, 3) u8 RGB face boxes to (B, 8, 32, 32) f16: channels 0..3 masked, 4..7 reference."""
+        ...
+
+
+class FaceParser(Protocol):
+    """A network that names the parts of a face."""
+
+    def parse(self, crop: U8) -> U8:
+        """(512, 512, 3) u8 RGB to (512, 512) u8 classes in CelebAMask order."""
+        ...
+
+
+class SidecarBuilder(Protocol):
+    """What an engine wants kept beside the packet, such as warp fields."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> str: ...
+
+    def build(self, packet: AvatarPacket) -> Mapping[str, npt.NDArray[Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Makers:
+    """The engines' parts in precompilation; each may be missing."""
+
+    latents: LatentEncoder | None = None
+    parser: FaceParser | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FaceSettings:
+    """How a face is framed."""
+
+    face: int = 0
+    """Which one, where there are several: 0 is the largest."""
+    bbox_shift_px: int = 0
+    chin_margin: float = 0.10
+    """Room under the chin, a share of the face box's height."""
+    official_margin: bool = False
+    """MuseTalk's own 10 px instead, for its network."""
+    max_width_px: int = 1920
+    max_height_px: int = 1080
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FramedFace:
+    """One frame's share of a packet."""
+
+    box: Box
+    geometry: Geometry
+    mask: F32
+    """(1, crop_h, crop_w) f32 0..1"""
+    landmarks: F32
+    """(468, 2) f32 frame pixels"""
+
+
+def precompile_portrait(
+    rgb: U8,
+    avatar_id: str,
+    finder: FaceFinder,
+    *,
+    source: str = "the picture",
+    cycle_frames: int = 25,
+    settings: FaceSettings | None = None,
+    makers: Makers | None = None,
+) -> AvatarPacket:
+    """A packet of one still picture, its frames, latents and masks one set shared by all cycle frames.
+
+    rgb (H, W, 3) u8. Raises FaceNotFound, PortraitRejected.
+    """
+    settings, makers = settings or FaceSettings(), makers or Makers()
+    rgb = fit_inside(rgb, settings.max_width_px, settings.max_height_px)
+    height, width = rgb.shape[:2]
+    if min(height, width) < MIN_FRAME_PX:
+        reason = f"{width} x {height} pixels are too few"
+        raise PortraitRejected(source, reason, "use a picture of at least 256 pixels a side")
+    framed = frame_face(rgb, choose_face(finder.find(rgb), settings.face, source), settings, makers.parser, source)
+    frames = read_only(np.ascontiguousarray(rgb.transpose(2, 0, 1)))
+    latents = None
+    if makers.latents is not None:
+        encoded = makers.latents.encode(latent_crop(rgb, framed.box)[None])
+        latents = np.broadcast_to(read_only(np.asarray(encoded[0], dtype=np.float16)), (cycle_frames, 8, 32, 32))
+    return AvatarPacket(
+        avatar_id=avatar_id,
+        frames=np.broadcast_to(frames, (cycle_frames, 3, height, width)),
+        latents=latents,
+        masks=(framed.mask,) * cycle_frames,
+        geometry=(framed.geometry,) * cycle_frames,
+        coords=(framed.box,) * cycle_frames,
+        landmarks=np.broadcast_to(framed.landmarks, (cycle_frames, 468, 2)),
+        info={
+            "version": PACKET_VERSION,
+            "avatar_id": avatar_id,
+            "source": source,
+            "kind": "portrait",
+            "channel_order": "rgb",
+            "dimensions": {"width": width, "height": height},
+            "cycle_frames": cycle_frames,
+            "latent_encoder": None
+            if makers.latents is None
+            else {"name": makers.latents.name, "revision": makers.latents.revision},
+        },
+    )
+
+
+def choose_face(faces: list[FaceLandmarks], wanted: int, source: str) -> FaceLandmarks:
+    """The wanted one of the faces found, largest first. Raises FaceNotFound."""
+    if not faces:
+        raise FaceNotFound(source)
+    if not 0 <= wanted < len(faces):
+        raise FaceNotFound(source, f"face {wanted} was asked for, it has {len(faces)}: use 0 to {len(faces) - 1}")
+    return faces[wanted]
+
+
+def frame_face(
+    rgb: U8, face: FaceLandmarks, settings: FaceSettings, parser: FaceParser | None, source: str
+) -> FramedFace:
+    """Face box, clamped crop and mask of one face. Raises PortraitRejected where the face does not fit the frame."""
+    height, width = rgb.shape[:2]
+    box = face_box(face.points, (width, height), settings)
+    if box is None or box[0] >= box[2] or box[1] >= box[3]:
+        raise PortraitRejected(source, "the face lies outside the picture", "use a picture that shows the whole face")
+    if box[2] - box[0] < MIN_FACE_PX or box[3] - box[1] < MIN_FACE_PX:
+        reason = f"the face is only {box[2] - box[0]} x {box[3] - box[1]} pixels"
+        raise PortraitRejected(source, reason, "crop the picture closer to the face, or use a larger one")
+    geometry = compute_avatar_crop_geometry(*box, width, height)
+    crop = unclamped_crop(box)
+    if parser is None:
+        region = mesh_region(face.points, crop, box)
+    else:
+        region = region_to_crop(parse_region(parser.parse(_parser_crop(rgb, crop))), crop[2] - crop[0])
+    mask = read_only(place(soften(region, crop, box), crop, geometry))
+    return FramedFace(box, geometry, mask, read_only(face.points.astype(np.float32)))
+
+
+def face_box(mesh: F32, frame_size_px: tuple[int, int], settings: FaceSettings) -> Box | None:
+    """The face box of a (468, 2) mesh, or None where the official rule gives none."""
+    points = landmarks68(mesh)
+    if settings.official_margin:
+        box = official_face_box(points, frame_size_px[1], settings.bbox_shift_px, OFFICIAL_MARGIN_PX)
+        return None if box is None else (box[0], box[1], min(box[2], frame_size_px[0]), box[3])
+    return fitted_face_box(points, frame_size_px, settings.chin_margin, settings.bbox_shift_px)
+
+
+def latent_crop(rgb: U8, box: Box) -> U8:
+    """The face box as a latent encoder sees it: (256, 256, 3) u8 RGB."""
+    x1, y1, x2, y2 = box
+    crop = np.ascontiguousarray(rgb[y1:y2, x1:x2])
+    return np.asarray(cv2.resize(crop, (CROP_PX, CROP_PX), interpolation=cv2.INTER_LANCZOS4), dtype=np.uint8)
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
+def _parser_crop(rgb: U8, crop: Box) -> U8:
+    """The unclamped crop at the parser's size, the frame's edge pixels continued outside."""
+    height, width = rgb.shape[:2]
+    x1, y1, x2, y2 = crop
+    inside = rgb[max(0, y1) : min(height, y2), max(0, x1) : min(width, x2)]
+    edges = (max(0, -y1), max(0, y2 - height), max(0, -x1), max(0, x2 - width))
+    whole = cv2.copyMakeBorder(inside, *edges, cv2.BORDER_REPLICATE)
+    return np.asarray(cv2.resize(whole, (PARSE_PX, PARSE_PX), interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
