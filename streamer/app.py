@@ -147,7 +147,7 @@ class Server:
 
 def ice_settings(config: Config) -> IceSettings:
     """The media layer's view of the ICE settings."""
-    servers = tuple(IceServer(s.urls, s.username, s.credential) for s in config.ice.servers)
+    servers = tuple(IceServer(url, s.username, s.credential) for s in config.ice.servers for url in s.urls)
     return IceSettings(servers, config.ice.announce, config.ice.udp_ports)
 
 

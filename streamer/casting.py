@@ -1,4 +1,4 @@
-"""Casting: brings an avatar on stage — packet from the store, engine face, canvas at the streamed size — and keeps it there.
+"""Casting: brings an avatar on stage (packet, engine face, canvas at the streamed size) and keeps it there.
 
 Runs its heavy work in an executor of its own; what it gives out is immutable and shared by sessions.
 """

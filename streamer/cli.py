@@ -23,7 +23,7 @@ app.add_typer(bench.app, name="bench")
 
 
 @app.command()
-def serve(
+def serve(  # noqa: PLR0913 - one parameter a flag
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; another than 127.0.0.1 needs --token.")
     ] = None,

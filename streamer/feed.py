@@ -1,4 +1,4 @@
-"""Pushed speech of a session: utterances wait in line and leave in real time, 20 ms a step. Knows no file and no network."""
+"""Pushed speech of a session: utterances wait in line and leave in real time, 20 ms a step. Knows no network."""
 
 from __future__ import annotations
 

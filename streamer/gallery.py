@@ -1,4 +1,4 @@
-"""The gallery: which avatars a server offers and how far their preparation is. Bundled ones are prepared at first start."""
+"""The gallery: which avatars a server offers and how far the preparation of the bundled ones is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 
 from avatars.errors import AvatarError
-from avatars.portraits import bundled_portraits
-from avatars.store import AvatarStore
+from avatars.bundled import bundled_portraits
+from avatars.store import AvatarEntry, AvatarStore
 from streamer.http.wire import AvatarView
 
 
@@ -42,7 +42,7 @@ class Gallery:
         """Every avatar, bundled ones first in their own order."""
         with self._lock:
             progress, failed = dict(self._progress), dict(self._failed)
-        views = {entry.id: self._ready(entry) for entry in self._store.list()}
+        views = {entry.avatar_id: self._ready(entry) for entry in self._store.list()}
         for avatar_id, done in progress.items():
             views.setdefault(avatar_id, self._unready(avatar_id, done, None))
         for avatar_id, error in failed.items():
@@ -53,3 +53,32 @@ class Gallery:
     def thumbnail(self, avatar_id: str) -> bytes:
         """JPEG, 256 px. Raises PacketMissing."""
         return self._store.thumbnail(avatar_id)
+
+    def _ready(self, entry: AvatarEntry) -> AvatarView:
+        return AvatarView(
+            id=entry.avatar_id,
+            title=self._titles.get(entry.avatar_id, entry.title),
+            width=entry.width,
+            height=entry.height,
+            cycle_frames=entry.cycle_frames,
+            state="ready",
+            progress=1.0,
+            thumbnail=_thumbnail(entry.avatar_id),
+        )
+
+    def _unready(self, avatar_id: str, done: float, error: str | None) -> AvatarView:
+        return AvatarView(
+            id=avatar_id,
+            title=self._titles.get(avatar_id, avatar_id),
+            width=0,
+            height=0,
+            cycle_frames=0,
+            state="failed" if error else "preparing",
+            progress=round(done, 2),
+            thumbnail=_thumbnail(avatar_id),
+            error=error,
+        )
+
+
+def _thumbnail(avatar_id: str) -> str:
+    return f"/api/avatars/{avatar_id}/thumbnail"

@@ -106,7 +106,7 @@ class Inference:
         return SessionRenderer(self, blender)
 
     def submit(self, order: _Order) -> None:
-        """Queue an order; a full queue gives up its oldest, which is nearest to its deadline and least likely to make it."""
+        """Queue an order; a full queue gives up its oldest, the least likely to make its deadline."""
         with self._wake:
             if len(self._queue) >= self.CAPACITY:
                 self._queue.popleft()

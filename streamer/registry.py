@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from engines.contract import EngineSpec
@@ -114,11 +115,10 @@ class Registry:
         cast, hit = await house.casting.cast(offer.avatar_id, offer.canvas_px)
         settings = PeerSettings(size_px=cast.canvas.size_px, ice=house.ice, remote_is_local=offer.remote_is_local)
         peer = Peer(settings, clock=house.clock, codec_executor=house.codec_executor)
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(peer.close)
             answer = await peer.answer(offer.sdp)
-        except BaseException:
-            await peer.close()
-            raise
+            stack.pop_all()  # answered: from here on the session closes its peer
         parts = SessionParts(
             peer=peer,
             cast=cast,

@@ -1,4 +1,4 @@
-"""One session: the only place where the stages meet. It wires one pipeline, runs it in one TaskGroup and ends it whole."""
+"""One session: the only place where the stages meet. It wires one pipeline, runs it in a TaskGroup, ends it whole."""
 
 from __future__ import annotations
 

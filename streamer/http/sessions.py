@@ -43,12 +43,9 @@ class SessionRoutes:
         as_json = request.content_type == "application/json"
         if not as_json and request.content_type != "application/sdp":
             raise SignalingError("send the offer as application/sdp or as JSON {sdp, type}", 415)
-        try:
+        with self._metrics.counting_rejections():
             offer = self._offer(request, await self._sdp(request, as_json=as_json))
             session, answer, hit = await self._registry.open(offer)
-        except Exception as error:
-            self._metrics.offers_rejected.labels(reason=type(error).__name__).inc()
-            raise
         headers = {"Location": f"/api/sessions/{session.id}", "X-Cache-Hit": str(hit)}
         if as_json:
             return web.json_response(

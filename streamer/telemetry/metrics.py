@@ -65,6 +65,21 @@ class Metrics:
             else:
                 self.stage_latency.labels(stage=stage).observe(value_ms / 1000)
 
+    def counting_rejections(self) -> _Rejections:
+        """A `with` block around the handling of an offer: an error that leaves it is a rejection."""
+        return _Rejections(self.offers_rejected)
+
     def text(self) -> bytes:
         """The exposition format."""
         return generate_latest(self.registry)
+
+
+class _Rejections:
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._counter.labels(reason=kind.__name__).inc()

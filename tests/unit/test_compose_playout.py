@@ -1,0 +1,175 @@
+"""Compose and playout: what the viewer sees when mouths are late, and that sound and picture never part."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamer.clock import NS_PER_MS, NS_PER_S, ManualClock
+from streamer.media import FRAME_NS, SOUND_HZ, AudioWindow, PictureKind, RenderedMouth, SoundBlock, Stamps
+from streamer.pipeline import playout
+from streamer.pipeline.compose import Composer
+from streamer.pipeline.ingest import Ingest
+from streamer.pipeline.playout import Playout
+from streamer.pipeline.vad import Vad
+from streamer.pipeline.window import Windower, WindowSettings
+
+pytestmark = pytest.mark.unit
+
+ANCHOR = np.zeros((24, 16), np.uint8)
+OPEN = np.full((24, 16), 200, np.uint8)
+
+
+class PlainStage:
+    """A canvas of flat colours: the composer's decisions are what is under test."""
+
+    def anchor(self, index):
+        return ANCHOR
+
+    def mix(self, a, b, weight, index):
+        return np.rint(a * (1 - weight) + b * weight).astype(np.uint8)
+
+
+def window(index, *, voiced=True, generation=0):
+    return AudioWindow(index, np.full(1920, index, np.int16), np.zeros(1), voiced, generation, Stamps())
+
+
+def mouth(index, planes=OPEN, generation=0):
+    return RenderedMouth(index, generation, planes, index)
+
+
+def show(composer, index):
+    return composer.picture(index, index * FRAME_NS)
+
+
+def test_rendered_mouth_is_shown_with_its_own_sound():
+    composer = Composer(PlainStage())
+    composer.take_window(window(0))
+    composer.take_mouth(mouth(0))
+    picture = show(composer, 0)
+    assert picture.kind is PictureKind.VOICED
+    assert picture.planes is OPEN
+    assert (picture.pcm48 == 0).all()
+
+
+def test_late_patch_holds_the_last_valid_mouth_for_200_ms_then_eases_to_the_anchor():
+    composer = Composer(PlainStage())
+    for i in range(12):
+        composer.take_window(window(i))
+    composer.take_mouth(mouth(0))
+    shown = [show(composer, i) for i in range(12)]
+    assert [p.kind for p in shown[:6]] == [PictureKind.VOICED] + [PictureKind.HELD] * 5
+    assert all(p.kind is PictureKind.LATE for p in shown[6:])
+    levels = [int(p.planes[0, 0]) for p in shown[5:10]]
+    assert levels[0] == 200
+    assert 0 < levels[2] < levels[1] < 200
+    assert levels[3:] == [0, 0]
+    assert all((p.pcm48 == p.index).all() for p in shown)
+
+
+def test_mouth_left_open_when_speech_ends_eases_shut_in_two_frames():
+    composer = Composer(PlainStage())
+    composer.take_window(window(0))
+    composer.take_mouth(mouth(0))
+    for i in range(1, 6):
+        composer.take_window(window(i, voiced=False))
+    levels = [int(show(composer, i).planes[0, 0]) for i in range(6)]
+    assert levels[0] == 200
+    assert 200 > levels[1] > levels[2] > 0
+    assert levels[3:] == [0, 0, 0]
+
+
+def test_no_sound_gives_the_anchor_and_silence_never_black_or_nothing():
+    picture = show(Composer(PlainStage()), 7)
+    assert picture.kind is PictureKind.IDLE
+    assert picture.planes is ANCHOR
+    assert not picture.pcm48.any()
+
+
+def test_interrupt_silences_what_was_already_composed():
+    composer = Composer(PlainStage())
+    for i in range(1, 4):
+        composer.take_window(window(i))
+        composer.take_mouth(mouth(i))
+    composer.generation = 1
+    assert not show(composer, 1).pcm48.any()
+    assert show(composer, 3).kind is PictureKind.IDLE
+
+
+def test_failed_mouth_is_counted_and_the_sound_goes_on():
+    composer = Composer(PlainStage())
+    composer.take_window(window(1))
+    composer.take_mouth(mouth(1, planes=None))
+    picture = show(composer, 1)
+    assert composer.counts.failed_mouths == 1
+    assert picture.kind is PictureKind.LATE
+    assert (picture.pcm48 == 1).all()
+
+
+def test_playout_releases_each_index_once_and_on_time():
+    core = Playout(1_000, 100 * NS_PER_MS)
+    assert list(core.due(1_000 + 100 * NS_PER_MS - 1)) == []
+    assert list(core.due(1_000 + 100 * NS_PER_MS)) == [0]
+    assert list(core.due(1_000 + 100 * NS_PER_MS + 3 * FRAME_NS)) == [1, 2, 3]
+
+
+def test_long_stall_gives_the_backlog_up_and_resumes_at_once():
+    core = Playout(0, 0)
+    core.due(0)
+    assert list(core.due(2 * NS_PER_S)) == [50]
+    assert core.counts.skipped_frames == 49
+
+
+async def test_playout_task_paces_pictures_at_25_a_second():
+    clock, shown = ManualClock(), []
+    core = Playout(0, 0)
+    import asyncio
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(playout.run(core, lambda i, now: (i, now), shown.append, clock))
+        await clock.advance(10 * NS_PER_S)
+        task.cancel()
+    assert len(shown) == 251
+    assert all(now == i * FRAME_NS for i, now in shown)
+
+
+@pytest.mark.parametrize("ppm", [-200.0, 200.0])
+def test_sound_and_mouth_stay_together_for_ten_minutes_with_a_drifting_source(ppm):
+    """Flash and click through the real cores: a click at source second k must come out with the frame that shows it."""
+    seconds, step_s = 600, 5
+    ingest, vad = Ingest(0), Vad()
+    windower = Windower(WindowSettings(640, 840))
+    core, composer = Playout(0, 140 * NS_PER_MS), Composer(PlainStage())
+    offsets, position, packet = [], 0, 960
+    pending_index = None
+    while position < seconds * SOUND_HZ:
+        arrived = int((position + packet) * NS_PER_S / (SOUND_HZ * (1 + ppm * 1e-6)))
+        pcm = np.zeros(packet, np.int16)
+        if position % (step_s * SOUND_HZ) == 0 and position:
+            pcm[480] = 30_000
+        while core.next_release_ns < arrived:
+            for index in core.due(core.next_release_ns):
+                picture = composer.picture(index, core.deadline_ns(index))
+                loud = np.flatnonzero(np.abs(picture.pcm48.astype(np.int32)) > 8_000)
+                if len(loud):
+                    audio_s = (index * 1920 + loud[0]) / SOUND_HZ
+                    assert picture.index == index
+                    offsets.append((audio_s, (pending_index - index) * 40.0))
+        chunks = []
+        while ingest.next_fill_ns < arrived:
+            chunks += ingest.fill(ingest.next_fill_ns)
+        chunks += ingest.push(SoundBlock(pcm, position, arrived), arrived)
+        for chunk in chunks:
+            made = windower.push(vad.push(chunk, arrived), arrived)
+            if made is not None:
+                if np.abs(made.pcm48.astype(np.int32)).max() > 8_000:
+                    pending_index = made.index  # the frame an engine would be asked to show open
+                composer.take_window(made)
+        position += packet
+    assert len(offsets) >= seconds // step_s - 2
+    at_s, offset_ms = np.array(offsets).T
+    assert np.abs(offset_ms).max() <= 40.0
+    assert abs(np.polyfit(at_s / 60, offset_ms, 1)[0]) < 1.0
+    # The grid follows the source: what was said at source second k is heard k seconds in, give or take the drift band.
+    said_s = np.arange(1, len(at_s) + 1) * step_s / (1 + ppm * 1e-6)
+    assert np.abs(at_s - said_s - (at_s - said_s)[0]).max() < 0.04
