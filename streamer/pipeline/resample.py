@@ -5,6 +5,8 @@ Pure and stateful over chunks; whole and chunked input give the same samples.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,23 +17,31 @@ _DECIMATION = 3
 _DECIMATOR_TAPS = 48
 """Linear phase: the 16 kHz sound lags the 48 kHz sound by 23.5 samples, half a millisecond."""
 _LEAN_TAPS = 32
-_LEAN_PHASES = 256
+_LEAN_PHASES = 2048
 
 
-def _windowed_sinc(taps: int, cutoff: float, centre: float) -> F64:
-    """Kaiser-windowed low-pass; `cutoff` as a fraction of the sampling rate."""
-    n = np.arange(taps, dtype=np.float64) - centre
+def _windowed_sinc(taps: int, cutoff: float, centres: F64) -> F32:
+    """Kaiser-windowed low-passes, one a centre: (centres, taps). `cutoff` is a fraction of the sampling rate."""
+    n = np.arange(taps, dtype=np.float64) - centres[:, None]
     window = np.i0(8.0 * np.sqrt(np.clip(1.0 - (n / (taps / 2)) ** 2, 0.0, 1.0))) / np.i0(8.0)
-    kernel: F64 = 2 * cutoff * np.sinc(2 * cutoff * n) * window
-    kernel /= kernel.sum()
-    return kernel
+    kernels = 2 * cutoff * np.sinc(2 * cutoff * n) * window
+    kernels /= kernels.sum(axis=1, keepdims=True)
+    return kernels.astype(np.float32)
+
+
+@cache
+def _lean_bank() -> F32:
+    """(phases + 1, taps): row p interpolates p / phases of a sample past tap 15. Made at the first drift, then shared."""
+    bank = _windowed_sinc(_LEAN_TAPS, 0.48, _LEAN_TAPS / 2 - 1 + np.arange(_LEAN_PHASES + 1) / _LEAN_PHASES)
+    bank.setflags(write=False)
+    return bank
 
 
 class Decimator:
     """48 kHz to 16 kHz for analysis. Chunks must be multiples of three samples long."""
 
     def __init__(self) -> None:
-        self._kernel = _windowed_sinc(_DECIMATOR_TAPS, 7_200 / 48_000, (_DECIMATOR_TAPS - 1) / 2).astype(np.float32)
+        self._kernel = _windowed_sinc(_DECIMATOR_TAPS, 7_200 / 48_000, np.array([(_DECIMATOR_TAPS - 1) / 2]))[0]
         self._tail = np.zeros(_DECIMATOR_TAPS - 1, np.float32)
 
     def push(self, samples: F32) -> F32:
@@ -50,37 +60,30 @@ class LeaningResampler:
     """
 
     def __init__(self) -> None:
-        phases = [
-            _windowed_sinc(_LEAN_TAPS, 0.48, _LEAN_TAPS / 2 - 1 + p / _LEAN_PHASES) for p in range(_LEAN_PHASES + 1)
-        ]
-        self._bank = np.stack(phases)  # (phases + 1, taps): row p interpolates p / phases of a sample past tap 15
-        self._history: F64 = np.zeros(0)
+        self._history: F32 = np.zeros(0, np.float32)
         self._position = 0.0
         self._active = False
 
     def push(self, samples: F32, ratio: float) -> F32:
         """Samples in, about `len(samples) * ratio` samples out; ratio > 1 gives more samples than came in."""
         if not self._active and ratio == 1.0:
-            self._history = np.concatenate((self._history, samples))[-_LEAN_TAPS:].astype(np.float64)
+            self._history = np.concatenate((self._history, samples))[-_LEAN_TAPS:]
             return samples
         if not self._active:
             self._active = True
             # The last sixteen passed samples are already out; continue right after them.
-            padding = np.zeros(max(0, _LEAN_TAPS - len(self._history)))
+            padding = np.zeros(max(0, _LEAN_TAPS - len(self._history)), np.float32)
             self._history = np.concatenate((padding, self._history))
             self._position = float(_LEAN_TAPS)
-        buffer = np.concatenate((self._history, samples.astype(np.float64)))
+        buffer = np.concatenate((self._history, samples))
         step = 1.0 / ratio
         limit = len(buffer) - _LEAN_TAPS / 2
         count = max(0, int(np.ceil((limit - self._position) / step)))
         at = self._position + step * np.arange(count)
         whole = np.floor(at).astype(np.int64)
-        exact = (at - whole) * _LEAN_PHASES
-        phase = exact.astype(np.int64)
-        blend = (exact - phase)[:, None]
-        kernel = self._bank[phase] * (1 - blend) + self._bank[phase + 1] * blend
-        taps = whole[:, None] + np.arange(-_LEAN_TAPS // 2 + 1, _LEAN_TAPS // 2 + 1)
-        out: F32 = (buffer[taps] * kernel).sum(axis=1).astype(np.float32)
+        kernel = _lean_bank()[np.rint((at - whole) * _LEAN_PHASES).astype(np.int64)]
+        taps = np.lib.stride_tricks.sliding_window_view(buffer, _LEAN_TAPS)[whole - (_LEAN_TAPS // 2 - 1)]
+        out: F32 = np.einsum("nt,nt->n", taps, kernel)
         self._position += step * count
         keep = max(0, int(self._position) - _LEAN_TAPS)
         self._history = buffer[keep:]
