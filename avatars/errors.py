@@ -1,4 +1,4 @@
-"""Errors of avatars: packets, faces and portraits. Each keeps its facts in attributes and builds its text in `__str__`."""
+"""Errors of avatars: packets, faces, portraits. Each keeps its facts in attributes and builds its text in `__str__`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class PacketVersion(AvatarError):
         self.found = found
 
     def __str__(self) -> str:
-        return f"avatar packet has version {self.found}, this program reads version {self.expected}: precompile it again"
+        return (
+            f"avatar packet has version {self.found}, this program reads version {self.expected}: precompile it again"
+        )
 
 
 class FaceNotFound(AvatarError):
@@ -66,3 +68,15 @@ class PortraitRejected(AvatarError):
 
     def __str__(self) -> str:
         return f"{self.source}: {self.reason}: {self.remedy}"
+
+
+class PacketUnwritable(AvatarError):
+    """A packet could not be put on disk; the one that was there, if any, is untouched."""
+
+    def __init__(self, avatar_id: str, reason: str) -> None:
+        super().__init__(avatar_id, reason)
+        self.avatar_id = avatar_id
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"avatar {self.avatar_id!r} could not be written: {self.reason}"

@@ -29,7 +29,7 @@ class Geometry(NamedTuple):
         return self.y_e - self.y_s
 
 
-def compute_avatar_crop_geometry(  # noqa: PLR0913 - the signature of the protocol document
+def compute_avatar_crop_geometry(
     x1: int, y1: int, x2: int, y2: int, img_w: int, img_h: int, expand: float = 1.5
 ) -> Geometry:
     """Square crop around a face box, moved into the frame where possible and clamped to it.

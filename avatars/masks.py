@@ -25,7 +25,11 @@ PARSE_PX = 512
 SPLIT = 0.5
 """Rows above this share of the crop keep the anchor."""
 SOFTNESS = 0.1
-"""Blur kernel as a share of the crop's side."""
+"""MuseTalk's blur kernel as a share of the crop's side."""
+MESH_SOFTNESS = 0.04
+"""A narrower one for masks made from landmarks: a mask that fades where the chin travels shows it twice."""
+_JAW_ROOM = 0.08
+"""How far beyond the face's outline a mask from landmarks reaches, as a share of the face box's width."""
 
 _SKIN, _NOSE, _NECK = 1, 10, 14
 _MOUTH = (11, 12, 13)
@@ -36,7 +40,6 @@ _FACE_OVAL = (
     *(10, 338, 297, 332, 284, 251, 389, 356, 454, 323, 361, 288, 397, 365, 379, 378, 400, 377),
     *(152, 148, 176, 149, 150, 136, 172, 58, 132, 93, 234, 127, 162, 21, 54, 103, 67, 109),
 )
-_NOSE_HULL = (195, 5, 4, 1, 2, 97, 326, 98, 327, 129, 358, 102, 331)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +75,19 @@ def region_to_crop(region512: U8, side_px: int) -> U8:
 def mesh_region(mesh: F32, crop: Box, face_box: Box) -> U8:
     """(side, side) u8 jaw region over the unclamped crop, from a (468, 2) mesh in frame pixels.
 
-    The face outline, continued below the chin so that it may drop, without the nose; and far enough from the sides and
-    the bottom of the face box that softening ends before the patch does.
+    The face's outline with room around it and, below the chin, for the jaw to drop; far enough from the sides and the
+    bottom of the face box that softening with MESH_SOFTNESS ends before the patch does.
     """
     side = crop[2] - crop[0]
     points = mesh - np.array(crop[:2], dtype=np.float32)
     outline = np.rint(points[list(_FACE_OVAL)]).astype(np.int32)
     region = np.zeros((side, side), dtype=np.uint8)
     cv2.fillPoly(region, [outline], (255,))
+    room_px = 2 * round(_JAW_ROOM * (face_box[2] - face_box[0])) + 1
+    grown = cv2.dilate(region, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (room_px, room_px)))
     drop_px = max(1, face_box[3] - round(float(mesh[:, 1].max())))
-    region = np.asarray(cv2.dilate(region, np.ones((drop_px, 1), np.uint8), anchor=(0, drop_px - 1)), dtype=np.uint8)
-    nose = cv2.convexHull(np.rint(points[list(_NOSE_HULL)]).astype(np.int32))
-    cv2.fillPoly(region, [nose], (0,))
-    rim_px = _kernel_px(side) // 2
+    region = np.asarray(cv2.dilate(grown, np.ones((drop_px, 1), np.uint8), anchor=(0, drop_px - 1)), dtype=np.uint8)
+    rim_px = _kernel_px(side, MESH_SOFTNESS) // 2
     inside = np.zeros_like(region)
     x1, y1, x2, y2 = (edge - crop[i % 2] for i, edge in enumerate(face_box))
     inside[max(0, y1) : max(0, y2 - rim_px), max(0, x1 + rim_px) : max(0, x2 - rim_px)] = 255
@@ -115,7 +118,7 @@ def place(mask: U8, crop: Box, geometry: Geometry) -> F32:
     return placed
 
 
-def _kernel_px(side_px: int, softness: float = SOFTNESS) -> int:
+def _kernel_px(side_px: int, softness: float) -> int:
     return int(softness * side_px // 2 * 2) + 1
 
 

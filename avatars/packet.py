@@ -15,6 +15,21 @@ from avatars.geometry import Geometry
 U8 = npt.NDArray[np.uint8]
 F16 = npt.NDArray[np.float16]
 F32 = npt.NDArray[np.float32]
+I32 = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Anchors:
+    """The distinct frames of a packet as playout wants them: M of them for N cycle frames. Derived from the seven files."""
+
+    planes: U8
+    """(M, H * 3 // 2, W) u8 I420, sides even: an odd last row or column of the frames is cut."""
+    order: I32
+    """(N,) i32: which of the M each cycle frame is."""
+    rects: I32
+    """(M, 4) i32: the even rectangle x1, y1, x2, y2 in which the face patch shows; all zero where none does."""
+    luma_masks: tuple[U8, ...]
+    """M x (rect_h, rect_w) u8: the mask inside that rectangle, 0 where it was only rounded outwards."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +48,9 @@ class AvatarPacket:
     coords: tuple[tuple[int, int, int, int], ...]
     """N face boxes [x1, y1, x2, y2] in frame pixels, x2/y2 exclusive."""
     landmarks: F32 | None = None
-    """(N, 468, 2) f32 frame pixels x, y of the MediaPipe mesh (stride-0 for a portrait), a sidecar; NaN rows: no face."""
+    """(N, 468, 2) f32 frame pixels x, y of the MediaPipe mesh (stride-0 for a portrait), a sidecar; NaN: no face."""
+    anchors: Anchors | None = None
+    """The frames ready to stream, a sidecar; None: a canvas converts them itself."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """channel_order, latent_encoder, dimensions, source, digests, quality report."""
 

@@ -14,7 +14,16 @@ from avatars.blend import Box
 from avatars.errors import FaceNotFound, PortraitRejected
 from avatars.facebox import OFFICIAL_MARGIN_PX, fitted_face_box, landmarks68, official_face_box
 from avatars.geometry import Geometry, compute_avatar_crop_geometry
-from avatars.masks import PARSE_PX, mesh_region, parse_region, place, region_to_crop, soften, unclamped_crop
+from avatars.masks import (
+    MESH_SOFTNESS,
+    PARSE_PX,
+    mesh_region,
+    parse_region,
+    place,
+    region_to_crop,
+    soften,
+    unclamped_crop,
+)
 from avatars.packet import AvatarPacket
 from avatars.picture import fit_inside
 
@@ -89,7 +98,7 @@ class FaceSettings:
     face: int = 0
     """Which one, where there are several: 0 is the largest."""
     bbox_shift_px: int = 0
-    chin_margin: float = 0.10
+    chin_margin: float = 0.16
     """Room under the chin, a share of the face box's height."""
     official_margin: bool = False
     """MuseTalk's own 10 px instead, for its network."""
@@ -181,10 +190,11 @@ def frame_face(
     geometry = compute_avatar_crop_geometry(*box, width, height)
     crop = unclamped_crop(box)
     if parser is None:
-        region = mesh_region(face.points, crop, box)
+        soft = soften(mesh_region(face.points, crop, box), crop, box, softness=MESH_SOFTNESS)
     else:
-        region = region_to_crop(parse_region(parser.parse(_parser_crop(rgb, crop))), crop[2] - crop[0])
-    mask = read_only(place(soften(region, crop, box), crop, geometry))
+        region = parse_region(parser.parse(_parser_crop(rgb, crop)))
+        soft = soften(region_to_crop(region, crop[2] - crop[0]), crop, box)
+    mask = read_only(place(soft, crop, geometry))
     return FramedFace(box, geometry, mask, read_only(face.points.astype(np.float32)))
 
 
