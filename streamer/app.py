@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from streamer.http.sessions import SessionRoutes
 from streamer.inference import Inference
 from streamer.registry import House, Registry
 from streamer.rtc import aiortc_hooks
-from streamer.rtc.peer import IceServer, IceSettings
+from streamer.rtc.settings import IceServer, IceSettings
 from streamer.telemetry.lag import LoopLag
 from streamer.telemetry.metrics import Metrics
 
@@ -47,16 +47,13 @@ class Announcements:
     """The URL, once the server answers and the engine is warm."""
 
 
-@dataclass(slots=True)
 class Server:
     """Everything that runs. `serve` builds, runs and ends one."""
 
-    config: Config
-    clock: MonotonicClock = field(default_factory=MonotonicClock)
-
-    def __post_init__(self) -> None:
+    def __init__(self, config: Config) -> None:
         aiortc_hooks.check()
-        config = self.config
+        self.config = config
+        self.clock = MonotonicClock()
         self.avatar_executor = ThreadPoolExecutor(1, "avatars")
         self.codec_executor = ThreadPoolExecutor(1, "codec")
         self.metrics = Metrics()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from avatars.errors import AvatarError
 from avatars.bundled import bundled_portraits
+from avatars.errors import AvatarError
 from avatars.store import AvatarEntry, AvatarStore
 from streamer.http.wire import AvatarView
 

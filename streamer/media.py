@@ -55,6 +55,9 @@ class Stamps:
     composed_ns: int = 0
     encoded_ns: int = 0
     sent_ns: int = 0
+    """The last packet of the picture has left."""
+    sound_sent_ns: int = 0
+    """The last packet of its own sound has left; not part of the order above."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,8 @@ from streamer.config import Config
 from streamer.errors import SessionClosed, SessionLimit, SessionNotFound
 from streamer.inference import Inference
 from streamer.media import Source
-from streamer.rtc.peer import IceSettings, Peer, PeerSettings
+from streamer.rtc.peer import Peer
+from streamer.rtc.settings import IceSettings, PeerSettings
 from streamer.session import Session, SessionParts
 from streamer.telemetry.metrics import Metrics
 
@@ -114,7 +115,7 @@ class Registry:
         house = self._house
         cast, hit = await house.casting.cast(offer.avatar_id, offer.canvas_px)
         settings = PeerSettings(size_px=cast.canvas.size_px, ice=house.ice, remote_is_local=offer.remote_is_local)
-        peer = Peer(settings, clock=house.clock, codec_executor=house.codec_executor)
+        peer = Peer(settings, house.clock, house.codec_executor)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(peer.close)
             answer = await peer.answer(offer.sdp)

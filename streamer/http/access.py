@@ -6,6 +6,7 @@ import hmac
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from streamer.config import Config
 from streamer.http.errors import Handler, problem
@@ -22,7 +23,7 @@ HEADERS = {
 }
 
 
-def access(config: Config) -> Handler:
+def access(config: Config) -> Middleware:
     """The middleware of one configuration."""
 
     @web.middleware

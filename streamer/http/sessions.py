@@ -94,7 +94,8 @@ class SessionRoutes:
                 raise SpeechRejected("the text is not UTF-8") from error
             return await tts.synthesise(text, voices[0])
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._media_executor, speech.decode_speech, body, content_type)
+        pcm48: S16 = await loop.run_in_executor(self._media_executor, speech.decode_speech, body, content_type)
+        return pcm48
 
     def _session(self, request: web.Request) -> Session:
         return self._registry.get(request.match_info["session"])

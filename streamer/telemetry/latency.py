@@ -46,6 +46,7 @@ class LatencyRecord:
         self._start_ns = start_ns
         self._stages: dict[str, deque[float]] = {name: deque(maxlen=span_frames) for name, _, _ in STAGES}
         self._mic_to_lip: deque[float] = deque(maxlen=span_frames)
+        self._av_offset: deque[float] = deque(maxlen=span_frames)
         self._sent_ns: deque[int] = deque(maxlen=50)
         self.frames = dict.fromkeys(PictureKind, 0)
 
@@ -53,6 +54,8 @@ class LatencyRecord:
         """Take a picture that was sent. Returns its stage times in ms, for metrics."""
         self.frames[kind] += 1
         self._sent_ns.append(stamps.sent_ns)
+        if stamps.sound_sent_ns:
+            self._av_offset.append((stamps.sent_ns - stamps.sound_sent_ns) / NS_PER_MS)
         if kind is not PictureKind.VOICED:
             return {}
         times = {}
@@ -74,6 +77,11 @@ class LatencyRecord:
         found = spread(self._mic_to_lip)
         return _plain(found) if found else None
 
+    def av_offset_ms(self) -> float | None:
+        """Median over the last seconds of how much later a picture left than its own sound; None for no figures."""
+        found = spread(self._av_offset)
+        return found.p50 if found else None
+
     def fps(self) -> float:
         """Pictures sent a second over the last two."""
         if len(self._sent_ns) < 2 or self._sent_ns[-1] <= self._sent_ns[0]:
@@ -83,7 +91,7 @@ class LatencyRecord:
 
 def in_order(stamps: Stamps) -> bool:
     """Whether the stamps that are set never go back."""
-    values = [getattr(stamps, f.name) for f in fields(stamps)]
+    values = [getattr(stamps, f.name) for f in fields(stamps) if f.name != "sound_sent_ns"]
     seen = [v for v in values if v]
     return seen == sorted(seen)
 

@@ -12,10 +12,10 @@ class LinkStats(Protocol):
     """What the peer knows about its link."""
 
     @property
-    def bitrate_kbps(self) -> float: ...
+    def bytes_sent(self) -> int: ...
 
     @property
-    def av_offset_ms(self) -> float: ...
+    def rtt_ms(self) -> float | None: ...
 
 
 class Link(Protocol):
@@ -37,6 +37,7 @@ class Snapshot:
         self._playout_delay_ms = playout_delay_ms
         self._look_ahead_ms = look_ahead_ms
         self._client: dict[str, float] = {}
+        self._sent: tuple[float, int] | None = None
 
     def note_client(self, message: Mapping[str, object]) -> None:
         """Keep the browser's own figures; anything that is not a plain number is ignored."""
@@ -56,11 +57,19 @@ class Snapshot:
             "frames": {str(kind): count for kind, count in self._record.frames.items()},
             "mic_to_lip_ms": self._record.mic_to_lip_ms(),
             "stages_ms": self._record.stages_ms(),
-            "av_offset_ms": round(stats.av_offset_ms, 1),
+            "av_offset_ms": self._record.av_offset_ms(),
             "playout_delay_ms": round(self._playout_delay_ms, 1),
             "look_ahead_ms": round(self._look_ahead_ms, 1),
-            "bitrate_kbps": round(stats.bitrate_kbps),
+            "bitrate_kbps": self._bitrate_kbps(now_ms, stats.bytes_sent),
+            "rtt_ms": stats.rtt_ms,
             "loop_lag_ms": round(loop_lag_ms, 2),
             "speaking": speaking,
             "client": dict(self._client),
         }
+
+    def _bitrate_kbps(self, now_ms: float, bytes_sent: int) -> int:
+        """Since the message before; 0 in the first."""
+        before, self._sent = self._sent, (now_ms, bytes_sent)
+        if before is None or now_ms <= before[0]:
+            return 0
+        return round((bytes_sent - before[1]) * 8 / (now_ms - before[0]))
