@@ -1,0 +1,261 @@
+"""The one door to private names of aiortc and aioice. `check` says at start whether every one of them is there."""
+
+from __future__ import annotations
+
+import inspect
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aioice import Candidate, ice, stun
+from aiortc import RTCIceGatherer, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtcrtpreceiver, rtp
+from aiortc.rtcdtlstransport import RTCDtlsTransport
+from aiortc.rtcicetransport import RTCIceTransport
+from aiortc.rtcrtpparameters import RTCRtpCodecParameters, RTCRtpReceiveParameters
+
+MAX_SOURCES = 8
+"""Reception reports are kept for so many sources of a peer; a browser has one a line."""
+
+_STREAMS = "_RTCRtpReceiver__remote_streams"
+_CODECS = "_RTCRtpReceiver__codecs"
+_PACKETS = "_RTCRtpSender__packet_count"
+_OCTETS = "_RTCRtpSender__octet_count"
+_LAST_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
+
+METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
+    (RTCRtpReceiver, "_handle_rtp_packet", ("self", "packet", "arrival_time_ms")),
+    (RTCRtpReceiver, "_handle_disconnect", ("self",)),
+    (RTCRtpReceiver, "_handle_rtcp_packet", ("self", "packet")),
+    (RTCRtpReceiver, "receive", ("self", "parameters")),
+    (RTCRtpSender, "_handle_rtcp_packet", ("self", "packet")),
+    (RTCRtpSender, "_send_rtcp", ("self", "packets")),
+    (ice.Connection, "check_incoming", ("self", "message", "addr", "protocol")),
+    (ice.Connection, "get_component_candidates", ("self", "component", "addresses", "timeout")),
+    (ice.Connection, "request_received", ("self", "message", "addr", "protocol")),
+    (ice.StunProtocol, "__init__", ("self", "receiver")),
+    (ice.StunProtocol, "request", ("self", "request", "addr", "integrity_key", "retransmissions")),
+    (rtcrtpreceiver.StreamStatistics, "__init__", ("self", "clockrate")),
+    (rtcrtpreceiver.StreamStatistics, "add", ("self", "packet")),
+)
+"""Methods replaced on single objects or called, with the parameters relied on."""
+
+ATTRIBUTES: tuple[tuple[type, str], ...] = (
+    (RTCRtpReceiver, _STREAMS),
+    (RTCRtpReceiver, _CODECS),
+    (RTCRtpSender, _PACKETS),
+    (RTCRtpSender, _OCTETS),
+    (RTCRtpSender, _LAST_TIMESTAMP),
+    (RTCRtpSender, "_ssrc"),
+    (RTCRtpTransceiver, "_codecs"),
+    (RTCIceGatherer, "_connection"),
+    (RTCIceTransport, "_send"),
+    (ice.Connection, "_protocols"),
+)
+"""Attributes set in `__init__`, relied on by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RtpArrival:
+    """An authenticated RTP packet of the peer."""
+
+    sequence_number: int
+    timestamp: int
+    ssrc: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """One RTCP message of the peer about what we send."""
+
+    picture_lost: bool = False
+    bitrate_bps: int | None = None
+    report: rtp.RtcpReceiverInfo | None = None
+
+
+def check() -> None:
+    """Raise RuntimeError naming the first private name that is not what this file relies on."""
+    for owner, name, parameters in METHODS:
+        method = getattr(owner, name, None)
+        if method is None or tuple(inspect.signature(method).parameters) != parameters:
+            raise RuntimeError(f"{owner.__module__}.{owner.__name__}.{name}({', '.join(parameters)}) is not there")
+    for owner, name in ATTRIBUTES:
+        if f"self.{_unmangled(owner, name)}" not in inspect.getsource(owner):
+            raise RuntimeError(f"{owner.__module__}.{owner.__name__}.{name} is not there")
+
+
+def _unmangled(owner: type, name: str) -> str:
+    return name.removeprefix(f"_{owner.__name__}")
+
+
+def divert_rtp(receiver: RTCRtpReceiver, sink: Callable[[RtpArrival], None]) -> None:
+    """Hand a receiver's packets to `sink` on the loop, before aiortc's jitter buffer.
+
+    The receiver's decoder thread is ended as soon as it starts. Reception reports go on as before, so the peer still
+    learns of loss and jitter.
+    """
+    receive = receiver.receive
+    streams: dict[int, rtcrtpreceiver.StreamStatistics] = getattr(receiver, _STREAMS)
+    codecs: dict[int, RTCRtpCodecParameters] = getattr(receiver, _CODECS)
+
+    async def receive_undecoded(parameters: RTCRtpReceiveParameters) -> None:
+        await receive(parameters)
+        receiver._handle_disconnect()
+
+    async def handle(packet: rtp.RtpPacket, arrival_time_ms: int) -> None:
+        codec = codecs.get(packet.payload_type)
+        if codec is None:
+            return
+        statistics = streams.get(packet.ssrc)
+        if statistics is None and len(streams) < MAX_SOURCES:
+            statistics = streams[packet.ssrc] = rtcrtpreceiver.StreamStatistics(codec.clockRate)
+        if statistics is not None:
+            statistics.add(packet)
+        sink(RtpArrival(packet.sequence_number, packet.timestamp, packet.ssrc, packet.payload))
+
+    _replace(receiver, "receive", receive_undecoded)
+    _replace(receiver, "_handle_rtp_packet", handle)
+
+
+def tap_rtp(receiver: RTCRtpReceiver, on_packet: Callable[[RtpArrival], None]) -> None:
+    """See a receiver's packets pass; aiortc goes on decoding them."""
+    original = receiver._handle_rtp_packet
+
+    async def handle(packet: rtp.RtpPacket, arrival_time_ms: int) -> None:
+        on_packet(RtpArrival(packet.sequence_number, packet.timestamp, packet.ssrc, packet.payload))
+        await original(packet, arrival_time_ms)
+
+    _replace(receiver, "_handle_rtp_packet", handle)
+
+
+def tap_sender_reports(receiver: RTCRtpReceiver, on_report: Callable[[int, int], None]) -> None:
+    """See the peer's (NTP, RTP) pairs about a stream it sends."""
+    original = receiver._handle_rtcp_packet
+
+    async def handle(packet: rtp.AnyRtcpPacket) -> None:
+        if isinstance(packet, rtp.RtcpSrPacket):
+            on_report(packet.sender_info.ntp_timestamp, packet.sender_info.rtp_timestamp)
+        await original(packet)
+
+    _replace(receiver, "_handle_rtcp_packet", handle)
+
+
+def tap_rtcp(sender: RTCRtpSender, on_feedback: Callable[[Feedback], None]) -> None:
+    """Read the peer's RTCP about a sender. Retransmission requests stay with aiortc, everything else is ours."""
+    original = sender._handle_rtcp_packet
+
+    async def handle(packet: rtp.AnyRtcpPacket) -> None:
+        match packet:
+            case rtp.RtcpRrPacket() | rtp.RtcpSrPacket():
+                for report in packet.reports:
+                    if report.ssrc == sender._ssrc:
+                        on_feedback(Feedback(report=report))
+            case rtp.RtcpPsfbPacket(fmt=rtp.RTCP_PSFB_PLI | rtp.RTCP_PSFB_FIR):
+                on_feedback(Feedback(picture_lost=True))
+            case rtp.RtcpPsfbPacket(fmt=rtp.RTCP_PSFB_APP):
+                bitrate_bps = _estimate(packet.fci, sender._ssrc)
+                if bitrate_bps is not None:
+                    on_feedback(Feedback(bitrate_bps=bitrate_bps))
+            case _:
+                await original(packet)
+
+    _replace(sender, "_handle_rtcp_packet", handle)
+
+
+def _estimate(fci: bytes, ssrc: int) -> int | None:
+    try:
+        bitrate_bps, sources = rtp.unpack_remb_fci(fci)
+    except (ValueError, IndexError, struct.error):
+        return None
+    return bitrate_bps if ssrc in sources else None
+
+
+def anchor_reports(sender: RTCRtpSender, report: Callable[[], tuple[int, int] | None]) -> None:
+    """Let `report` say the (NTP, RTP) pair of each sender report; None leaves aiortc's pair, the time of sending."""
+    original = sender._send_rtcp
+
+    async def send(packets: list[rtp.AnyRtcpPacket]) -> None:
+        for packet in packets:
+            if isinstance(packet, rtp.RtcpSrPacket):
+                pair = report()
+                if pair is not None:
+                    packet.sender_info.ntp_timestamp, packet.sender_info.rtp_timestamp = pair
+        await original(packets)
+
+    _replace(sender, "_send_rtcp", send)
+
+
+def sent(sender: RTCRtpSender) -> tuple[int, int]:
+    """(packets, payload bytes) a sender has sent."""
+    return getattr(sender, _PACKETS), getattr(sender, _OCTETS)
+
+
+def last_timestamp(sender: RTCRtpSender) -> int:
+    """RTP timestamp of the packet sent last."""
+    timestamp: int = getattr(sender, _LAST_TIMESTAMP)
+    return timestamp
+
+
+def negotiated(transceiver: RTCRtpTransceiver) -> RTCRtpCodecParameters:
+    """The codec a transceiver sends with: the first of the answer."""
+    return transceiver._codecs[0]
+
+
+def connection(transport: RTCIceTransport) -> ice.Connection:
+    """The ICE agent under a transport."""
+    return transport.iceGatherer._connection
+
+
+def tap_checks(agent: ice.Connection, on_alive: Callable[[], None]) -> None:
+    """Call `on_alive` for every authenticated connectivity or consent check of the peer."""
+    original = agent.check_incoming
+
+    def check_incoming(message: stun.Message, addr: tuple[str, int], protocol: ice.StunProtocol) -> None:
+        on_alive()
+        original(message, addr, protocol)
+
+    _replace(agent, "check_incoming", check_incoming)
+
+
+def gather_with(agent: ice.Connection, gather: Callable[[ice.Connection], Awaitable[list[Candidate]]]) -> None:
+    """Let `gather` find the agent's local candidates in place of aioice."""
+
+    async def get_component_candidates(component: int, addresses: list[str]) -> list[Candidate]:
+        return await gather(agent)
+
+    _replace(agent, "get_component_candidates", get_component_candidates)
+
+
+def adopt(agent: ice.Connection, protocol: ice.StunProtocol) -> None:
+    """Give an agent a bound socket: it sends checks from it and closes it."""
+    agent._protocols.append(protocol)
+
+
+def filter_sent(transport: RTCDtlsTransport, keep: Callable[[bytes], bool]) -> None:
+    """Lose the datagrams of a transport that `keep` refuses: a bad network for tests and load clients."""
+    original = transport.transport._send
+
+    async def send(data: bytes) -> None:
+        if keep(data):
+            await original(data)
+
+    _replace(transport.transport, "_send", send)
+
+
+def is_media(datagram: bytes) -> bool:
+    """Whether a datagram is RTP, not RTCP, DTLS or STUN."""
+    return len(datagram) > 1 and 127 < datagram[0] < 192 and not rtp.is_rtcp(datagram)
+
+
+def deafen(agent: ice.Connection) -> None:
+    """Let an agent answer no more checks and send none: to its peer it is dead."""
+
+    def ignore(message: stun.Message, addr: tuple[str, int], protocol: ice.StunProtocol) -> None:
+        return
+
+    _replace(agent, "request_received", ignore)
+
+
+def _replace(owner: Any, name: str, method: Callable[..., Any]) -> None:
+    setattr(owner, name, method)

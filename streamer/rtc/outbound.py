@@ -1,0 +1,147 @@
+"""What goes out to a peer: pictures and their sound through our encoders into the two tracks, on one media clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+
+import av
+from aiortc import RTCRtpSender
+
+from streamer.channel import Channel, ChannelClosed, WhenFull
+from streamer.clock import Clock, wall_clock_s
+from streamer.errors import PipelineStalled
+from streamer.media import FRAME_NS, FRAME_TICKS, SOUND_HZ, VIDEO_CLOCK_HZ, Picture
+from streamer.rtc import aiortc_hooks as hooks
+from streamer.rtc.bitrate import BitrateControl, KeyframeGate, Steering, nominal_bps
+from streamer.rtc.encoder import SoundEncoder, VideoCodec, VideoEncoder
+from streamer.rtc.reports import MediaClock, ReportClock
+from streamer.rtc.tracks import PacketTrack
+
+PACKET_GAP_NS = FRAME_NS // 2
+MAX_FAILURES = 25
+"""Pictures in a row that an encoder may refuse: one second."""
+
+
+class Outbound:
+    """The sending half of a peer. `show` never waits; `run` encodes for as long as the peer lives."""
+
+    def __init__(self, size_px: tuple[int, int], clock: Clock, executor: Executor) -> None:
+        self.audio = PacketTrack("audio", 32)
+        self.video = PacketTrack("video", 4, self._on_left)
+        self.codec: VideoCodec | None = None
+        self.on_sent: Callable[[Picture], None] | None = None
+        self.steering = Steering(BitrateControl(nominal_bps(size_px)), KeyframeGate())
+        self.counts = dict.fromkeys(("pictures_sent", "pictures_dropped", "keyframes"), 0)
+        self._clock = clock
+        self._executor = executor
+        self._media = MediaClock()
+        self._encoder = VideoEncoder(size_px)
+        self._last_index = -1
+        self._sounds: Channel[Picture] = Channel("sounds", 16, WhenFull.DROP_OLDEST)
+        self._pictures: Channel[Picture] = Channel("pictures", 1, WhenFull.DROP_OLDEST)
+        self._leaving: dict[int, Picture] = {}
+
+    @property
+    def rebuilds(self) -> int:
+        return max(0, self._encoder.rebuilds)
+
+    def show(self, picture: Picture) -> None:
+        """Send a picture with its sound: sound always, the picture unless a newer one overtakes it."""
+        now_ns = self._clock.now_ns()
+        if picture.index <= self._last_index:
+            self.counts["pictures_dropped"] += 1
+            return
+        self._last_index = picture.index
+        self._media.anchor(picture.index, now_ns, wall_clock_s())
+        if self.audio.started.is_set():
+            self._sounds.put_nowait(picture)
+        if self.video.started.is_set() and not self._pictures.put_nowait(picture):
+            self.counts["pictures_dropped"] += 1
+
+    def anchored(self, sender: RTCRtpSender) -> ReportClock:
+        """Put a sender's reports on the media clock."""
+        track, rate_hz = (self.video, VIDEO_CLOCK_HZ) if sender.kind == "video" else (self.audio, SOUND_HZ)
+        reports = ReportClock(self._media, rate_hz)
+
+        def report() -> tuple[int, int] | None:
+            if track.waiting and track.last_pts is not None:
+                reports.learn(hooks.last_timestamp(sender), track.last_pts)
+            return reports.report(self._clock.now_ns())
+
+        hooks.anchor_reports(sender, report)
+        return reports
+
+    async def run(self) -> None:
+        """Encode until stopped. Raises PipelineStalled if the video encoder refuses a whole second."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._encode_sounds(), name="encode-sound")
+            group.create_task(self._encode_pictures(), name="encode-video")
+
+    def stop(self) -> None:
+        """No more pictures; the tracks end."""
+        for track in (self.audio, self.video):
+            track.stop()
+        self._sounds.close()
+        self._pictures.close()
+        self._leaving.clear()
+
+    async def _encode_sounds(self) -> None:
+        loop, encoder = asyncio.get_running_loop(), SoundEncoder()
+        while True:
+            try:
+                picture = await self._sounds.get()
+            except ChannelClosed:
+                return
+            packets = await loop.run_in_executor(self._executor, encoder.encode, picture.pcm48, picture.index)
+            for packet in packets:
+                self.audio.packets.put_nowait(packet)
+
+    async def _encode_pictures(self) -> None:
+        failures = 0
+        while True:
+            try:
+                picture = await self._pictures.get()
+            except ChannelClosed:
+                return
+            try:
+                await self._encode_picture(picture)
+                failures = 0
+            except av.FFmpegError as error:
+                failures += 1
+                self.counts["pictures_dropped"] += 1
+                self._encoder.reset()
+                if failures > MAX_FAILURES:
+                    raise PipelineStalled("video encoder", failures * FRAME_NS / 1e6) from error
+
+    async def _encode_picture(self, picture: Picture) -> None:
+        assert self.codec is not None
+        job = partial(
+            self._encoder.encode,
+            self.codec,
+            picture.planes,
+            picture.index,
+            self.steering.bitrate.target_bps,
+            keyframe=self.steering.keyframes.due(self._clock.now_ns()),
+        )
+        encoded = await asyncio.get_running_loop().run_in_executor(self._executor, job)
+        picture.stamps.encoded_ns = now_ns = self._clock.now_ns()
+        if encoded.keyframe:
+            self.steering.keyframes.note_keyframe(now_ns)
+            self.counts["keyframes"] += 1
+        self._leaving[picture.index * FRAME_TICKS] = picture
+        if not self.video.packets.put_nowait(encoded.packet):
+            self.steering.keyframes.request()  # a hole in the stream: what follows cannot be decoded
+
+    def _on_left(self, pts: int) -> None:
+        picture = self._leaving.pop(pts, None)
+        if picture is None:
+            return
+        if len(self._leaving) > self.video.packets.capacity:
+            self._leaving.clear()
+        picture.stamps.sent_ns = self._clock.now_ns()
+        self.counts["pictures_sent"] += 1
+        if self.on_sent is not None:
+            self.on_sent(picture)
