@@ -20,6 +20,7 @@ from streamer.inference import Inference
 from streamer.media import (
     CHUNK_SAMPLES,
     FRAME_NS,
+    S16,
     SOUND_HZ,
     AudioChunk,
     AudioWindow,
@@ -84,7 +85,7 @@ class Session:
     def peer(self) -> Peer:
         return self._parts.peer
 
-    def speak(self, pcm48: feed.S16) -> Utterance:
+    def speak(self, pcm48: S16) -> Utterance:
         """Queue speech (n,) s16 mono 48 kHz. Raises SpeechRejected, SessionClosed."""
         if self.state in (State.DRAINING, State.CLOSED):
             raise SessionClosed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from concurrent.futures import Executor
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -27,6 +28,7 @@ class SessionRoutes:
         self._config = config
         self._metrics = metrics
         self._media_executor = media_executor
+        self._speech_limits = speech.SpeechLimits(config.limits.speech_bytes, config.limits.queued_speech_s)
 
     def add_to(self, app: web.Application) -> None:
         router = app.router
@@ -92,10 +94,10 @@ class SessionRoutes:
                 text = body.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise SpeechRejected("the text is not UTF-8") from error
-            return await tts.synthesise(text, voices[0])
+            return await tts.synthesise(text, voices[0], self._media_executor)
         loop = asyncio.get_running_loop()
-        pcm48: S16 = await loop.run_in_executor(self._media_executor, speech.decode_speech, body, content_type)
-        return pcm48
+        decode = partial(speech.decode_speech, body, content_type, self._speech_limits)
+        return await loop.run_in_executor(self._media_executor, decode)
 
     def _session(self, request: web.Request) -> Session:
         return self._registry.get(request.match_info["session"])

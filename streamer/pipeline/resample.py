@@ -31,7 +31,7 @@ def _windowed_sinc(taps: int, cutoff: float, centres: F64) -> F32:
 
 @cache
 def _lean_bank() -> F32:
-    """(phases + 1, taps): row p interpolates p / phases of a sample past tap 15. Made at the first drift, then shared."""
+    """(phases + 1, taps): row p interpolates p / phases of a sample past tap 15. Made once, at the first drift."""
     bank = _windowed_sinc(_LEAN_TAPS, 0.48, _LEAN_TAPS / 2 - 1 + np.arange(_LEAN_PHASES + 1) / _LEAN_PHASES)
     bank.setflags(write=False)
     return bank
