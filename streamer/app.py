@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -129,7 +130,7 @@ class Server:
                 if error.errno in (48, 98)
                 else "choose another --host"
             )
-            raise ConfigError(f"{config.host}:{config.port}", f"cannot listen ({error.strerror}); {remedy}") from error
+            raise ConfigError(f"{config.host}:{config.port}", f"cannot listen: {os.strerror(error.errno or 0).lower()}; {remedy}") from error
 
     async def _warm(self) -> None:
         """Bring the first avatars on stage, so that the first visitor does not wait, and wait for the engine."""

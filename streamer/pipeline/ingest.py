@@ -30,7 +30,7 @@ class IngestSettings:
     """Speed change while correcting drift: 1.7 cents, inaudible."""
     lean_above_ms: float = 3.0
     lean_until_ms: float = 0.5
-    anchor_late_ms: float = 200.0
+    anchor_late_ms: float = 150.0
     """Sound that was too late for this long is a changed path: anchor anew."""
     anchor_early_ms: float = 80.0
 
@@ -96,7 +96,7 @@ class Ingest:
             self._anchor(block.arrived_ns, len(samples))
         self._append(samples, now_ns)
         self._captured_ns = block.arrived_ns
-        self._follow(block.arrived_ns, len(samples))
+        self._follow(block.arrived_ns)
         return self._complete()
 
     def fill(self, now_ns: int) -> list[AudioChunk]:
@@ -116,9 +116,17 @@ class Ingest:
         """Fix the mapping: a block that ends when it arrives starts at the next chunk edge from there."""
         position = (arrived_ns - self._start_ns) * SOUND_HZ / NS_PER_S - length
         edge = int(np.ceil((position - 24) / CHUNK_SAMPLES)) * CHUNK_SAMPLES
-        self._pending_first = max(edge, self._next_first)
-        self._pending = np.zeros(0, np.float32)
+        self._pending_first = edge
         self._anchored = True
+        self.counts.anchors += 1
+
+    def _anchor_anew(self, lateness_ms: float) -> None:
+        """Move the mapping by whole chunks so that blocks of this lateness come just in time again.
+
+        Later: silence fills the gap. Earlier: as much sound is dropped, since its slots have been given away.
+        """
+        self._pending_first += int(np.ceil(lateness_ms * NS_PER_MS / CHUNK_NS)) * CHUNK_SAMPLES
+        self._trim()
         self._late_since_ns = None
         self._lean_ppm = 0.0
         self._lateness.clear()
@@ -129,7 +137,9 @@ class Ingest:
         late = min(len(samples), max(0, self._next_first - first))
         if late:
             self.counts.late_samples += late
-            self._late_since_ns = self._late_since_ns if self._late_since_ns is not None else now_ns
+            if self._late_since_ns is None:
+                self._late_since_ns = now_ns
+                self._lateness.clear()
         else:
             self._late_since_ns = None
         self._pending = np.concatenate((self._pending, samples))
@@ -142,7 +152,7 @@ class Ingest:
             self._pending = self._pending[gone:]
             self._pending_first += gone
 
-    def _follow(self, arrived_ns: int, length: int) -> None:
+    def _follow(self, arrived_ns: int) -> None:
         """Lean against drift; anchor anew after a lasting change of the path."""
         settings = self._settings
         end = self._pending_first + len(self._pending)
@@ -150,12 +160,12 @@ class Ingest:
         drift_ms = self._lateness.note(arrived_ns, (arrived_ns - expected_ns) / NS_PER_MS)
         late_for_ns = arrived_ns - self._late_since_ns if self._late_since_ns is not None else 0
         if late_for_ns > settings.anchor_late_ms * NS_PER_MS:
-            self._anchor(arrived_ns, length)
+            self._anchor_anew(drift_ms)
             return
         if not self._lateness.full(arrived_ns):
             return
         if drift_ms < -settings.anchor_early_ms:
-            self._anchor(arrived_ns, length)
+            self._anchor_anew(drift_ms)
             return
         # An anchor rounds up to a chunk edge, so a block lies between one chunk early and just in time.
         late_ms, early_ms = drift_ms, -drift_ms - CHUNK_NS / NS_PER_MS

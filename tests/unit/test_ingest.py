@@ -92,6 +92,18 @@ def test_lasting_longer_path_is_anchored_anew_within_300_ms():
     assert (quiet > 5_000).all()
 
 
+def test_path_that_becomes_shorter_again_is_followed_without_lasting_delay():
+    """A burst after a stall must not leave the sound half a second early or late for ever."""
+    ingest = Ingest(0)
+    play(ingest, blocks(1.0))
+    slow = [SoundBlock(b.pcm48, 0, b.arrived_ns + NS_PER_S + 400 * NS_PER_MS) for b in blocks(1.0)]
+    play(ingest, slow)
+    fast = [SoundBlock(b.pcm48, 0, max(b.arrived_ns + 2 * NS_PER_S, slow[-1].arrived_ns)) for b in blocks(6.0)]
+    chunks = play(ingest, fast)
+    last = chunks[-1]
+    assert abs((last.first_sample + CHUNK_SAMPLES) / 48_000 - fast[-1].arrived_ns / NS_PER_S) < 0.03
+
+
 def test_silent_source_still_gives_contiguous_chunks():
     ingest = Ingest(0)
     chunks = ingest.fill(NS_PER_S)
