@@ -1,0 +1,93 @@
+"""The warp engine's handle of an attached packet: rigs for its distinct frames, made when first needed."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from avatars.packet import AvatarPacket
+from engines.warp.life import Life
+from engines.warp.rig import Rig, build_rig
+from engines.warp.shape import MouthShape
+
+U8 = npt.NDArray[np.uint8]
+F32 = npt.NDArray[np.float32]
+
+RIG_LIMIT = 64
+"""Rigs kept a face, about 2 MB each; a longer clip makes them again as it comes round."""
+
+
+class WarpFace:
+    """Renders any mouth shape on any frame of a packet. Threads may share it."""
+
+    def __init__(self, packet: AvatarPacket, landmarks: F32, patch_px: int, life: Life) -> None:
+        self.patch_px = patch_px
+        self._packet = packet
+        self._landmarks = landmarks
+        self._life = life
+        self._still = packet.frames.strides[0] == 0
+        self._lock = threading.Lock()
+        self._rigs: OrderedDict[int, Rig | U8] = OrderedDict()
+        self._rig(0)
+
+    @property
+    def packet(self) -> AvatarPacket:
+        return self._packet
+
+    @property
+    def neutral(self) -> U8:
+        """(N, N, 3) u8 RGB: the first frame with its mouth shut and at rest."""
+        return self.render(MouthShape())
+
+    def render(self, shape: MouthShape, index: int = 0, sway: float = 0.0, tilt: float = 0.0) -> U8:
+        """(N, N, 3) u8 RGB patch of a frame. A frame without a face comes back as it is. Raises EngineOutput.
+
+        sway and tilt, -1..1: the jaw to one side, one corner higher.
+        """
+        rig = self._rig(index % self._packet.cycle_frames)
+        return rig.render(shape, sway, tilt) if isinstance(rig, Rig) else rig.copy()
+
+    def speak(self, shape: MouthShape, index: int) -> U8:
+        """The same with the small irregularities of a living mouth, for a frame of the session's grid."""
+        return self.render(shape, index, *self._life.at(index))
+
+    def _rig(self, frame: int) -> Rig | U8:
+        key = 0 if self._still else frame
+        with self._lock:
+            if key in self._rigs:
+                self._rigs.move_to_end(key)
+                return self._rigs[key]
+        made = self._make(key)
+        with self._lock:
+            self._rigs[key] = made
+            while len(self._rigs) > RIG_LIMIT:
+                self._rigs.popitem(last=False)
+        return made
+
+    def _make(self, frame: int) -> Rig | U8:
+        x1, y1, x2, y2 = box = self._packet.coords[frame]
+        size = (self.patch_px, self.patch_px)
+        face = cv2.merge([np.ascontiguousarray(plane[y1:y2, x1:x2]) for plane in self._packet.frames[frame]])
+        shrinks = max(x2 - x1, y2 - y1) > self.patch_px
+        anchor = cv2.resize(face, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC)
+        anchor.flags.writeable = False
+        points = self._landmarks[frame]
+        if not np.isfinite(points).all():
+            return np.asarray(anchor, dtype=np.uint8)
+        return build_rig(np.asarray(anchor, dtype=np.uint8), self._shows(frame, size), np.array(points), box)
+
+    def _shows(self, frame: int, size: tuple[int, int]) -> F32:
+        """The packet's mask over the face box, (N, N) f32."""
+        x1, y1, x2, y2 = self._packet.coords[frame]
+        geometry, mask = self._packet.geometry[frame], self._packet.masks[frame][0]
+        whole = np.zeros((y2 - y1, x2 - x1), np.float32)
+        left, top = max(x1, geometry.x_s), max(y1, geometry.y_s)
+        right, bottom = min(x2, geometry.x_e), min(y2, geometry.y_e)
+        if left < right and top < bottom:
+            part = mask[top - geometry.y_s : bottom - geometry.y_s, left - geometry.x_s : right - geometry.x_s]
+            whole[top - y1 : bottom - y1, left - x1 : right - x1] = part
+        return np.asarray(cv2.resize(whole, size, interpolation=cv2.INTER_AREA), dtype=np.float32)
