@@ -66,3 +66,17 @@ def rgb_to_i420(rgb: U8) -> U8:
 def i420_to_rgb(i420: U8) -> U8:
     """(H * 3 // 2, W) to (H, W, 3) u8 RGB, for stills and previews."""
     return np.asarray(cv2.cvtColor(np.ascontiguousarray(i420), cv2.COLOR_YUV2RGB_I420), dtype=np.uint8)
+
+
+def shrink(pixels: U8, size_px: tuple[int, int]) -> U8:
+    """(H, W) or (H, W, 3) u8 reduced to (width, height), every pixel counted."""
+    return np.asarray(cv2.resize(pixels, size_px, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def shrink_i420(i420: U8, size_px: tuple[int, int]) -> U8:
+    """A picture reduced to (width, height), both even, plane by plane."""
+    width, height = size_px
+    reduced = np.empty((height * 3 // 2, width), dtype=np.uint8)
+    for target, source in zip(split_planes(reduced), split_planes(i420), strict=True):
+        target[:] = shrink(source, (target.shape[1], target.shape[0]))
+    return reduced

@@ -19,8 +19,21 @@ I32 = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class FramedFace:
+    """One frame's share of a packet."""
+
+    box: tuple[int, int, int, int]
+    """Face box x1, y1, x2, y2, frame pixels."""
+    geometry: Geometry
+    mask: F32
+    """(1, crop_h, crop_w) f32 0..1; all zero where the frame shows no face."""
+    landmarks: F32
+    """(468, 2) f32 frame pixels; NaN where the frame shows no face."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Anchors:
-    """The distinct frames of a packet as playout wants them: M of them for N cycle frames. Derived from the seven files."""
+    """The distinct frames of a packet as playout wants them: M of them for N cycle frames. Derived from the rest."""
 
     planes: U8
     """(M, H * 3 // 2, W) u8 I420, sides even: an odd last row or column of the frames is cut."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from avatars.blend import Box
 from avatars.errors import FaceNotFound, PortraitRejected
 from avatars.facebox import OFFICIAL_MARGIN_PX, fitted_face_box, landmarks68, official_face_box
-from avatars.geometry import Geometry, compute_avatar_crop_geometry
+from avatars.geometry import compute_avatar_crop_geometry
 from avatars.masks import (
     MESH_SOFTNESS,
     PARSE_PX,
@@ -24,7 +24,7 @@ from avatars.masks import (
     soften,
     unclamped_crop,
 )
-from avatars.packet import AvatarPacket
+from avatars.packet import AvatarPacket, FramedFace
 from avatars.picture import fit_inside
 
 if TYPE_CHECKING:
@@ -104,18 +104,6 @@ class FaceSettings:
     """MuseTalk's own 10 px instead, for its network."""
     max_width_px: int = 1920
     max_height_px: int = 1080
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FramedFace:
-    """One frame's share of a packet."""
-
-    box: Box
-    geometry: Geometry
-    mask: F32
-    """(1, crop_h, crop_w) f32 0..1"""
-    landmarks: F32
-    """(468, 2) f32 frame pixels"""
 
 
 def precompile_portrait(

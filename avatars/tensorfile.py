@@ -85,27 +85,24 @@ class TensorWriter:
 
     def add(self, name: str, values: Array) -> None:
         """A whole array."""
-        self._write(name, values.shape, values)
-
-    def append(self, name: str, row: Array) -> None:
-        """One more row of the array added last, or the first of a new one."""
-        if name not in self._header:
-            self._write(name, (1, *row.shape), row)
-            return
-        entry = self._header[name]
-        if entry["data_offsets"][1] != self._position() or entry["shape"][1:] != list(row.shape):
-            raise ValueError(f"{name} is closed, or its rows have another shape")
-        entry["shape"][0] += 1
-        self._put(row)
-        entry["data_offsets"][1] = self._position()
-
-    def _write(self, name: str, shape: tuple[int, ...], values: Array) -> None:
-        kind = _NAMES[values.dtype]
         # Eight-byte starts, as the format asks for its widest type.
         self._file.write(b"\0" * (-self._file.tell() % 8))
         start = self._position()
         self._put(values)
-        self._header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [start, self._position()]}
+        kind, shape = _NAMES[values.dtype], list(values.shape)
+        self._header[name] = {"dtype": kind, "shape": shape, "data_offsets": [start, self._position()]}
+
+    def append(self, name: str, rows: Array) -> None:
+        """More rows of the array added last, or the first of a new one."""
+        if name not in self._header:
+            self.add(name, rows)
+            return
+        entry = self._header[name]
+        if entry["data_offsets"][1] != self._position() or entry["shape"][1:] != list(rows.shape[1:]):
+            raise ValueError(f"{name} is closed, or its rows have another shape")
+        self._put(rows)
+        entry["shape"][0] += rows.shape[0]
+        entry["data_offsets"][1] = self._position()
 
     def _put(self, values: Array) -> None:
         self._file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
