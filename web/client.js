@@ -1,0 +1,265 @@
+/**
+ * LiveAnchorClient: a talking anchor in any web page. Owns connecting, coming back, speaking and the figures;
+ * knows no document, so the caller puts `stream` into a video element of its own.
+ *
+ *   const client = new LiveAnchorClient({ server: "https://anchors.example/" });
+ *   client.addEventListener("stream", ({ detail }) => { video.srcObject = detail; });
+ *   await client.connect({ avatar: "ada", source: "agent" });
+ *   await client.speech("Good evening.");
+ */
+
+import { Api } from "./client/api.js";
+import { backoffMs } from "./client/backoff.js";
+import { Failure, PASSING_CODES } from "./client/failure.js";
+import { Link } from "./client/link.js";
+import { Pulse } from "./client/pulse.js";
+
+export { Failure } from "./client/failure.js";
+
+const CONNECT_TIMEOUT_MS = 12_000;
+const RECONNECT_ATTEMPTS = 12;
+
+/**
+ * @typedef {"idle" | "connecting" | "live" | "reconnecting" | "failed"} State
+ * @typedef {Omit<import("./client/link.js").LinkOptions, "iceServers"> &
+ *   {iceServers?: RTCIceServer[]}} ConnectOptions `iceServers` are the server's own unless given
+ * @typedef {{state: State, failure: Failure | null, retryInMs: number | null}} Change
+ */
+
+/**
+ * Events (all CustomEvents): `state` (Change), `stream` (MediaStream), `snapshot` and `event` (objects from the
+ * server, see docs/api.md), `stats` (Figures, twice a second), `speaking` (boolean).
+ */
+export class LiveAnchorClient extends EventTarget {
+  /** @type {State} */
+  state = "idle";
+  /** @type {Failure | null} */
+  failure = null;
+  /** @type {MediaStream | null} */
+  stream = null;
+  /** @type {import("./client/stats.js").Figures | null} */
+  figures = null;
+  speaking = false;
+  /** @type {Link | null} */
+  #link = null;
+  /** @type {ConnectOptions | null} */
+  #options = null;
+  #run = 0;
+  /** @type {Pulse | null} */
+  #pulse = null;
+  /** @type {(() => void) | null} */
+  #wake = null;
+
+  /** @param {{server: string | URL, token?: string | null}} options */
+  constructor(options) {
+    super();
+    this.api = new Api(options);
+  }
+
+  /** The current session's id, or null. Whoever holds it may act on the session. */
+  get sessionId() {
+    return this.#link?.id ?? null;
+  }
+
+  /** Milliseconds of the last answered ping on the control channel, or null. */
+  get pingMs() {
+    return this.#link?.pingMs ?? null;
+  }
+
+  /**
+   * Opens a session, waiting and trying again where that can help (server full, restarting, warming up).
+   * @param {ConnectOptions} options
+   * @returns {Promise<string | null>} the session's id; null if `close` or another `connect` came first
+   * @throws {Failure} where trying again cannot help
+   */
+  async connect(options) {
+    this.#end();
+    this.#options = options;
+    return this.#keepTrying(this.#run, "connecting");
+  }
+
+  /**
+   * Speaks a sound file or a text (source "agent"): after what is being said, or at once with `now`.
+   * @param {Blob | string} speech
+   * @param {{now?: boolean}} [options]
+   * @returns {Promise<{speech: string, seconds: number}>}
+   * @throws {Failure}
+   */
+  async speech(speech, { now = false } = {}) {
+    const session = this.#session();
+    // Over HTTP and awaited: on the data channel the interrupt could overtake, or be overtaken by, the speech.
+    if (now && this.speaking) await this.api.interrupt(session);
+    const spoken = await this.api.speak(session, speech);
+    if (session === this.sessionId) this.#speak(true);
+    return spoken;
+  }
+
+  /** Falls silent at once; what is queued is dropped. Resolves when the server knows. */
+  async interrupt() {
+    const session = this.#session();
+    if (!this.#link?.send({ type: "interrupt" })) await this.api.interrupt(session);
+  }
+
+  /**
+   * Sends another microphone without a new session.
+   * @param {MediaStreamTrack | null} microphone
+   */
+  async replaceMicrophone(microphone) {
+    if (this.#options) this.#options = { ...this.#options, microphone };
+    await this.#link?.replaceMicrophone(microphone);
+  }
+
+  /** While waiting to reconnect: try now. */
+  retryNow() {
+    this.#wake?.();
+  }
+
+  /** Hangs up. Idempotent. */
+  close() {
+    this.#end();
+    this.#change("idle");
+  }
+
+  #session() {
+    if (!this.sessionId) throw new Failure("session-ended");
+    return this.sessionId;
+  }
+
+  #end() {
+    this.#run += 1;
+    this.#drop();
+    this.#wake?.();
+  }
+
+  #drop() {
+    this.#pulse?.stop();
+    this.#pulse = null;
+    this.#link?.close();
+    this.#link = null;
+    this.#speak(false);
+  }
+
+  /**
+   * @param {number} run
+   * @param {State} state while the first attempt lasts
+   * @returns {Promise<string | null>}
+   */
+  async #keepTrying(run, state) {
+    this.#change(state);
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await this.#open(run);
+      } catch (error) {
+        if (run !== this.#run) return null;
+        this.#drop();
+        const failure = Failure.from(error);
+        if (!this.#passes(failure, state, attempt)) {
+          this.#change("failed", failure);
+          throw failure;
+        }
+        const waitMs = failure.retryAfterS ? failure.retryAfterS * 1000 : backoffMs(attempt);
+        this.#change("reconnecting", failure, waitMs);
+        await this.#wait(waitMs);
+        if (run !== this.#run) return null;
+      }
+    }
+  }
+
+  /**
+   * @param {Failure} failure
+   * @param {State} state
+   * @param {number} attempt
+   */
+  #passes(failure, state, attempt) {
+    // Waiting in line for a seat or for the engine has no limit: each wait is announced with its countdown.
+    if (failure.code === "server-full" || failure.code === "warming") return true;
+    if (attempt >= RECONNECT_ATTEMPTS) return false;
+    return PASSING_CODES.includes(failure.code) || (state === "reconnecting" && failure.code === "ice-failed");
+  }
+
+  /**
+   * @param {number} run
+   * @returns {Promise<string | null>}
+   */
+  async #open(run) {
+    const options = /** @type {ConnectOptions} */ (this.#options);
+    const iceServers = options.iceServers ?? (await this.api.capabilities()).ice_servers ?? [];
+    if (run !== this.#run) return null;
+    const link = new Link(this.api, { ...options, iceServers });
+    this.#link = link;
+    link.addEventListener("stream", (event) => this.#receiveStream(/** @type {CustomEvent} */ (event).detail));
+    link.addEventListener("message", (event) => this.#receive(/** @type {CustomEvent} */ (event).detail));
+    await link.open(CONNECT_TIMEOUT_MS);
+    if (run !== this.#run) return null;
+    link.addEventListener("lost", (event) => this.#recover(run, /** @type {CustomEvent} */ (event).detail));
+    const stalled = () => this.#recover(run, new Failure("media-stalled"));
+    this.#pulse = new Pulse(link, (figures) => this.#measure(figures), stalled);
+    this.#change("live");
+    return link.id;
+  }
+
+  /**
+   * @param {number} run
+   * @param {Failure} failure
+   */
+  #recover(run, failure) {
+    if (run !== this.#run || this.state !== "live") return;
+    this.#drop();
+    this.failure = failure;
+    this.#keepTrying(run, "reconnecting").catch(() => {}); // the state event has told it
+  }
+
+  /** @param {import("./client/stats.js").Figures} figures */
+  #measure(figures) {
+    this.figures = figures;
+    this.dispatchEvent(new CustomEvent("stats", { detail: figures }));
+  }
+
+  /** @param {MediaStream} stream */
+  #receiveStream(stream) {
+    this.stream = stream;
+    this.dispatchEvent(new CustomEvent("stream", { detail: stream }));
+  }
+
+  /** @param {{type: string, event?: string, speaking?: boolean}} message */
+  #receive(message) {
+    if (message.type === "snapshot" && typeof message.speaking === "boolean") this.#speak(message.speaking);
+    if (message.event === "playback_started") this.#speak(true);
+    if (message.event === "playback_finished" || message.event === "interrupted") this.#speak(false);
+    if (message.type === "snapshot" || message.type === "event") {
+      this.dispatchEvent(new CustomEvent(message.type, { detail: message }));
+    }
+  }
+
+  /** @param {boolean} speaking */
+  #speak(speaking) {
+    if (speaking === this.speaking) return;
+    this.speaking = speaking;
+    this.dispatchEvent(new CustomEvent("speaking", { detail: speaking }));
+  }
+
+  /**
+   * @param {State} state
+   * @param {Failure | null} [failure]
+   * @param {number | null} [retryInMs]
+   */
+  #change(state, failure = null, retryInMs = null) {
+    this.state = state;
+    this.failure = failure;
+    this.dispatchEvent(new CustomEvent("state", { detail: { state, failure, retryInMs } }));
+  }
+
+  /** @param {number} ms */
+  async #wait(ms) {
+    await /** @type {Promise<void>} */ (
+      new Promise((resolve) => {
+        const timer = setTimeout(resolve, ms);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      })
+    );
+    this.#wake = null;
+  }
+}

@@ -1,0 +1,205 @@
+/** The show itself: starts and stops sessions, gives the anchor its lines, and says in words what is going on. */
+
+import { Failure } from "../client/failure.js";
+
+/**
+ * @typedef {import("./prompter.js").Line} Line
+ * @typedef {object} SessionFacts what tests and curious people read from `window.liveanchor.session`
+ * @property {string | null} id
+ * @property {string} avatar
+ * @property {"agent" | "mirror"} source
+ * @property {number} startedMs by performance.now()
+ * @property {number | null} firstFrameMs from start to the first picture
+ * @property {number | null} firstSpeechMs from start to the first spoken word
+ * @property {number} reconnects
+ */
+
+/**
+ * Fires `change` when anything a control shows has changed, `toast` (detail string) for what went wrong beside the
+ * line, and `line` (detail {line: Line | null, seconds: number}) when the anchor begins or ends a line.
+ */
+export class Show extends EventTarget {
+  /** @type {SessionFacts | null} */
+  session = null;
+  /** @type {"agent" | "mirror"} */
+  source = "agent";
+  /** A failure before a connection was tried, such as a refused microphone. @type {Failure | null} */
+  failure = null;
+  #client;
+  #microphone;
+  #wish;
+  #opening = false;
+  #run = 0;
+
+  /**
+   * @param {import("../client.js").LiveAnchorClient} client
+   * @param {import("./microphone.js").Microphone} microphone
+   * @param {() => {avatar: string, deviceId: string, codec: "vp8" | "h264" | null, canvas: number | null,
+   *   jitterMs: number} | null} wish what to start with; null while nothing can be started
+   */
+  constructor(client, microphone, wish) {
+    super();
+    this.#client = client;
+    this.#microphone = microphone;
+    this.#wish = wish;
+    client.addEventListener("state", () => this.#onState());
+    client.addEventListener("speaking", () => this.#onSpeaking());
+    microphone.addEventListener("lost", (event) => this.#onMicrophoneLost(/** @type {CustomEvent} */ (event).detail));
+  }
+
+  /** @returns {import("../client.js").State} */
+  get state() {
+    if (this.#opening) return "connecting";
+    return this.failure ? "failed" : this.#client.state;
+  }
+
+  /** Whether stop, rather than start, is what the button does. */
+  get running() {
+    return this.state !== "idle" && this.state !== "failed";
+  }
+
+  /**
+   * Goes live. With source "agent" and a line, the line is spoken as soon as the connection stands.
+   * @param {Line | null} [line]
+   */
+  async start(line = null) {
+    const wish = this.#wish();
+    if (!wish) return;
+    this.#run += 1;
+    const run = this.#run;
+    this.failure = null;
+    const facts = { firstFrameMs: null, firstSpeechMs: null, reconnects: 0 };
+    this.session = { id: null, avatar: wish.avatar, source: this.source, startedMs: performance.now(), ...facts };
+    line?.load().catch(() => {}); // fetched while connecting; asked for again when spoken
+    try {
+      const microphone = this.source === "mirror" ? await this.#openMicrophone(wish.deviceId) : null;
+      if (run !== this.#run) return;
+      const { avatar, codec, canvas, jitterMs } = wish;
+      const id = await this.#client.connect({ avatar, codec, canvas, jitterMs, source: this.source, microphone });
+      if (id && line && run === this.#run) await this.speak(line);
+    } catch (error) {
+      if (run === this.#run) this.#fail(Failure.from(error));
+    }
+  }
+
+  stop() {
+    this.#run += 1;
+    this.#opening = false;
+    this.failure = null;
+    this.#client.close();
+    this.#microphone.close();
+    this.#emitLine(null, 0);
+    this.#changed();
+  }
+
+  /** With other wishes (another face, another source): start anew if something runs. */
+  async restart() {
+    if (!this.running) return this.#changed();
+    this.#client.close();
+    if (this.source !== "mirror") this.#microphone.close();
+    await this.start();
+  }
+
+  /**
+   * Speaks a line now: what is being said stops, and a session is started where none runs.
+   * @param {Line} line
+   */
+  async speak(line) {
+    if (this.state === "idle" || this.state === "failed") return this.start(line);
+    if (this.state !== "live") return;
+    try {
+      const speech = await line.load();
+      const { seconds } = await this.#client.speech(speech, { now: true });
+      this.#emitLine(line, seconds);
+    } catch (error) {
+      this.dispatchEvent(new CustomEvent("toast", { detail: Failure.from(error).message }));
+    }
+  }
+
+  interrupt() {
+    if (this.state !== "live") return;
+    this.#client.interrupt().catch((error) => {
+      this.dispatchEvent(new CustomEvent("toast", { detail: Failure.from(error).message }));
+    });
+  }
+
+  /**
+   * Another microphone in a running session.
+   * @param {string} deviceId
+   */
+  async changeMicrophone(deviceId) {
+    if (!this.#microphone.track) return;
+    try {
+      await this.#client.replaceMicrophone(await this.#microphone.open(deviceId));
+    } catch (error) {
+      this.dispatchEvent(new CustomEvent("toast", { detail: Failure.from(error).message }));
+    }
+  }
+
+  /** The first picture of the stream is on screen. */
+  noteFrame() {
+    if (this.session && this.session.firstFrameMs === null) {
+      this.session.firstFrameMs = performance.now() - this.session.startedMs;
+    }
+  }
+
+  /** @param {string} deviceId */
+  async #openMicrophone(deviceId) {
+    this.#opening = true;
+    this.#changed();
+    try {
+      return this.#microphone.track ?? (await this.#microphone.open(deviceId));
+    } finally {
+      this.#opening = false;
+    }
+  }
+
+  #onState() {
+    const { state, sessionId } = this.#client;
+    if (this.session) {
+      if (state === "reconnecting" && this.session.id) {
+        this.session.reconnects += 1;
+        this.session.id = null;
+      }
+      if (state === "live") this.session.id = sessionId;
+    }
+    if (state !== "live") this.#emitLine(null, 0);
+    if (state === "failed") this.#microphone.close();
+    this.#changed();
+  }
+
+  #onSpeaking() {
+    const { speaking } = this.#client;
+    if (speaking && this.session && this.session.firstSpeechMs === null) {
+      this.session.firstSpeechMs = performance.now() - this.session.startedMs;
+    }
+    if (!speaking) this.#emitLine(null, 0);
+    this.#changed();
+  }
+
+  /** @param {Failure} failure */
+  #onMicrophoneLost(failure) {
+    if (this.source !== "mirror" || !this.running) return;
+    this.#client.close();
+    this.#fail(failure);
+  }
+
+  /** @param {Failure} failure */
+  #fail(failure) {
+    this.failure = failure;
+    this.#microphone.close();
+    this.#changed();
+  }
+
+  /**
+   * @param {Line | null} line
+   * @param {number} seconds
+   */
+  #emitLine(line, seconds) {
+    this.dispatchEvent(new CustomEvent("line", { detail: { line, seconds } }));
+  }
+
+  #changed() {
+    this.dispatchEvent(new Event("change"));
+  }
+}
