@@ -106,6 +106,13 @@ class Fields:
         xy = np.meshgrid(np.arange(area.x1, area.x2), np.arange(area.y1, area.y2))
         return cls(area, np.ascontiguousarray(forward), grid, np.stack(xy, -1).astype(np.float32))
 
+    def at(self, points: F64) -> F32:
+        """(moves, n, 2) displacements at (n, 2) patch pixels."""
+        x = (points[:, 0] - self.area.x1 + 0.5) / CELL_PX - 0.5
+        y = (points[:, 1] - self.area.y1 + 0.5) / CELL_PX - 0.5
+        places = np.stack([x, y], -1)[None].astype(np.float32)
+        return np.stack([sample(field, places)[0] for field in self.forward])
+
     def source(self, weights: F32) -> F32:
         """(height, width, 2) f32: the patch pixel that each pixel of the area shows under these weights."""
         moved = np.tensordot(weights, self.forward, 1).astype(np.float32, copy=False)

@@ -81,7 +81,7 @@ class Interior:
         for texture, shift, strength in (
             (self.tongue, drop - raise_units, 1.0),
             (self.lower_teeth, drop + 0.05 * pursed, (1.0 - 0.8 * tongue) * (1.0 - 0.9 * pursed)),
-            (self.upper_teeth, -0.03 * pursed, 1.0 - 0.85 * pursed),
+            (self.upper_teeth, -0.03 * pursed, 1.0 - 0.97 * pursed),
         ):
             _over(shown, _shifted(texture, self.down * shift, (x1, y1, x2, y2)), strength)
         shown *= self._shade(hole[view]) * np.float32(1.0 - 0.35 * pursed)

@@ -86,7 +86,7 @@ def _open(lips: Lips, rest: F64, chin_room: float) -> F64:
                 drop = (0.96 + 0.04 * inside) * JAW_DROP
                 move[ring, 1] = corner + (drop - corner) * _gape(along)
             else:
-                move[ring, 1] = corner * (1 - _lens(along)) - 0.035 * _lens(along)
+                move[ring, 1] = corner * np.minimum(1, np.abs(along)) ** 3 - 0.035 * _gape(along)
             move[ring, 0] = -along * 0.10 * _half(lips, along)
     spread(move, rest, OUTER_LIPS, 0.30)
     jaw = _jaw(rest) * chin
@@ -119,6 +119,7 @@ def _round(lips: Lips, rest: F64) -> F64:
             along = lips.along(rest[ring, 0])
             move[ring, 0] = -along * narrower * _half(lips, along)
             move[ring, 1] = sign * (0.05 - 0.02 * inside) * _lens(along, 1.6) + 0.01
+            move[ring, 1] += 0.04 * lips.smile * along**2
     spread(move, rest, OUTER_LIPS, 0.45)
     return move
 

@@ -38,7 +38,7 @@ _CONTOUR_POINTS = 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contours:
-    """Inner lips in patch pixels: where they rest and how each move shifts them."""
+    """Inner lips in patch pixels: where they are in the portrait and how each move shifts them."""
 
     upper: F32
     """(11, 2)"""
@@ -159,13 +159,13 @@ def build_rig(anchor: U8, shows: F32, points: F32, box: tuple[int, int, int, int
     room = _room_below(window, chin, pose)
     face_moves = moves(lips, room)
     upper, lower = _fields(pose, lips, face_moves, window, area)
-    patch_moves = pose.patch_vectors(face_moves).astype(np.float32)
+    upper_line, lower_line = pose.patch(lips.source[UPPER_INNER]), pose.patch(lips.source[LOWER_INNER])
     corners = pose.patch(lips.rest[[LIP_CORNER_LEFT, LIP_CORNER_RIGHT]]).astype(np.float32)
     contours = Contours(
-        pose.patch(lips.source[UPPER_INNER]).astype(np.float32),
-        pose.patch(lips.source[LOWER_INNER]).astype(np.float32),
-        patch_moves[:, UPPER_INNER],
-        patch_moves[:, LOWER_INNER],
+        upper_line.astype(np.float32),
+        lower_line.astype(np.float32),
+        upper.at(upper_line),
+        lower.at(lower_line),
         corners,
     )
     interior = make_interior(anchor, mesh_patch, lips, pose)
