@@ -58,15 +58,31 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def run(self) -> Any:
+        data, stack, memo = self.data, self.stack, self.memo
         for _ in range(_MAX_STEPS):
-            opcode = self.data[self.at]
+            opcode = data[self.at]
             self.at += 1
-            if opcode == 0x2E:  # STOP
-                return self.stack.pop()
-            action = _ACTIONS.get(opcode)
-            if action is None:
+            # Long lists of numbers are made of the first five.
+            if opcode == 0x4B:  # BININT1
+                stack.append(data[self.at])
+                self.at += 1
+            elif opcode == 0x4D:  # BININT2
+                stack.append(data[self.at] | data[self.at + 1] << 8)
+                self.at += 2
+            elif opcode == 0x28:  # MARK
+                stack.append(_MARK)
+            elif opcode == 0x71:  # BINPUT
+                memo[data[self.at]] = stack[-1]
+                self.at += 1
+            elif opcode == 0x68:  # BINGET
+                stack.append(memo[data[self.at]])
+                self.at += 1
+            elif opcode == 0x2E:  # STOP
+                return stack.pop()
+            elif (action := _ACTIONS.get(opcode)) is not None:
+                action(self)
+            else:
                 raise PacketInvalid(self.field, "a pickle of plain values", f"opcode {bytes([opcode])!r}")
-            action(self)
         raise PacketInvalid(self.field, f"at most {_MAX_STEPS} pickle steps", "more")
 
     def take(self, count: int) -> bytes:
@@ -76,8 +92,8 @@ class _Machine:
         self.at += count
         return piece
 
-    def number(self, layout: str) -> int:
-        return int(struct.unpack(layout, self.take(struct.calcsize(layout)))[0])
+    def number(self, count: int) -> int:
+        return int.from_bytes(self.take(count), "little")
 
     def line(self) -> str:
         end = self.data.index(b"\n", self.at)
@@ -171,24 +187,21 @@ def _fetch(key: Callable[[_Machine], int]) -> Callable[[_Machine], None]:
 _ACTIONS: dict[int, Callable[[_Machine], None]] = {
     0x80: _skip(1),  # PROTO
     0x95: _skip(8),  # FRAME
-    ord("("): _push(lambda m: _MARK),
     ord("0"): lambda m: m.stack.pop() and None,
     ord("2"): _push(lambda m: m.stack[-1]),
     ord("N"): _push(lambda m: None),
     0x88: _push(lambda m: True),
     0x89: _push(lambda m: False),
-    ord("J"): _push(lambda m: m.number("<i")),
-    ord("K"): _push(lambda m: m.number("<B")),
-    ord("M"): _push(lambda m: m.number("<H")),
+    ord("J"): _push(lambda m: int.from_bytes(m.take(4), "little", signed=True)),
     ord("I"): _Machine.integer_line,
     ord("L"): _Machine.integer_line,
-    0x8A: _push(lambda m: int.from_bytes(m.take(m.number("<B")), "little", signed=True)),  # LONG1
+    0x8A: _push(lambda m: int.from_bytes(m.take(m.number(1)), "little", signed=True)),  # LONG1
     ord("G"): _push(lambda m: struct.unpack(">d", m.take(8))[0]),
     ord("F"): _push(lambda m: float(m.line())),
-    0x8C: _push(lambda m: m.take(m.number("<B")).decode()),  # SHORT_BINUNICODE
-    ord("X"): _push(lambda m: m.take(m.number("<I")).decode()),
-    ord("C"): _push(lambda m: m.take(m.number("<B"))),
-    ord("B"): _push(lambda m: m.take(m.number("<I"))),
+    0x8C: _push(lambda m: m.take(m.number(1)).decode()),  # SHORT_BINUNICODE
+    ord("X"): _push(lambda m: m.take(m.number(4)).decode()),
+    ord("C"): _push(lambda m: m.take(m.number(1))),
+    ord("B"): _push(lambda m: m.take(m.number(4))),
     ord("]"): _push(lambda m: []),
     ord("l"): _push(lambda m: m.until_mark()),
     ord("a"): lambda m: m.extend([m.stack.pop()]),
@@ -201,12 +214,10 @@ _ACTIONS: dict[int, Callable[[_Machine], None]] = {
     ord("}"): _push(lambda m: {}),
     ord("s"): lambda m: m.update([m.stack.pop(-2), m.stack.pop()]),
     ord("u"): lambda m: m.update(m.until_mark()),
-    ord("q"): _store(lambda m: m.number("<B")),
-    ord("r"): _store(lambda m: m.number("<I")),
+    ord("r"): _store(lambda m: m.number(4)),
     ord("p"): _store(lambda m: int(m.line())),
     0x94: _store(lambda m: len(m.memo)),  # MEMOIZE
-    ord("h"): _fetch(lambda m: m.number("<B")),
-    ord("j"): _fetch(lambda m: m.number("<I")),
+    ord("j"): _fetch(lambda m: m.number(4)),
     ord("g"): _fetch(lambda m: int(m.line())),
     ord("c"): lambda m: m.push_name(f"{m.line()}.{m.line()}"),
     0x93: _Machine.stack_global,

@@ -141,7 +141,7 @@ def precompile_portrait(
         coords=(framed.box,) * cycle_frames,
         landmarks=np.broadcast_to(framed.landmarks, (cycle_frames, 468, 2)),
         info={
-            "version": PACKET_VERSION,
+            "packet_version": PACKET_VERSION,
             "avatar_id": avatar_id,
             "source": source,
             "kind": "portrait",

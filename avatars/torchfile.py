@@ -243,10 +243,18 @@ def _whole_numbers(value: object) -> tuple[int, ...] | None:
 
 
 def _pickle(root: Tensor | list[Tensor], storages: list[tuple[np.dtype[Any], int]]) -> bytes:
-    """Protocol 2, the opcodes torch.save uses; nothing is memoised, which readers do not mind."""
+    """Protocol 2, the opcodes torch.save uses. As there, a tensor that is listed again is fetched from the memo."""
     if isinstance(root, Tensor):
         return b"\x80\x02" + _pickle_tensor(root, storages) + b"."
-    return b"\x80\x02](" + b"".join(_pickle_tensor(tensor, storages) for tensor in root) + b"e."
+    numbers: dict[Tensor, int] = {}
+    items = []
+    for tensor in root:
+        if tensor in numbers:
+            items.append(b"j" + struct.pack("<I", numbers[tensor]))
+        else:
+            numbers[tensor] = len(numbers)
+            items.append(_pickle_tensor(tensor, storages) + b"r" + struct.pack("<I", numbers[tensor]))
+    return b"\x80\x02](" + b"".join(items) + b"e."
 
 
 def _pickle_tensor(tensor: Tensor, storages: list[tuple[np.dtype[Any], int]]) -> bytes:
