@@ -11,7 +11,7 @@ from pathlib import Path
 import cv2
 
 from avatars.bundled import BundledPortrait, bundled_portraits
-from avatars.errors import PacketInvalid, PacketMissing
+from avatars.errors import AvatarIdInvalid, PacketMissing
 from avatars.packet import AvatarPacket
 from avatars.picture import load_picture
 
@@ -31,11 +31,9 @@ class AvatarEntry:
 
 
 def check_id(avatar_id: str) -> str:
-    """The id itself, or PacketInvalid: ids name folders, so nothing else gets near a path."""
+    """The id itself, or AvatarIdInvalid: ids name folders, so nothing else gets near a path."""
     if not _ID.fullmatch(avatar_id):
-        raise PacketInvalid(
-            "avatar id", "1 to 64 of a-z 0-9 _ -, starting with a letter or digit", repr(avatar_id[:80])
-        )
+        raise AvatarIdInvalid(avatar_id)
     return avatar_id
 
 
@@ -72,11 +70,11 @@ class AvatarStore:
             self._prepare(portrait)
             progress(portrait.id, 1.0)
 
-    def thumbnail(self, avatar_id: str) -> bytes:
-        """A JPEG of the first frame, at most 256 px a side."""
+    def thumbnail(self, avatar_id: str, side_px: int = THUMBNAIL_PX) -> bytes:
+        """A JPEG of the first frame, at most `side_px` a side."""
         frame = self.open(avatar_id).frames[0]
         rgb = cv2.merge(list(frame))
-        shrink = min(1.0, THUMBNAIL_PX / max(rgb.shape[:2]))
+        shrink = min(1.0, side_px / max(rgb.shape[:2]))
         size = (max(1, round(rgb.shape[1] * shrink)), max(1, round(rgb.shape[0] * shrink)))
         small = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
         return bytes(cv2.imencode(".jpg", cv2.cvtColor(small, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 88])[1])

@@ -50,9 +50,9 @@ class Gallery:
         order = list(self._titles)
         return sorted(views.values(), key=lambda v: (order.index(v.id) if v.id in order else len(order), v.id))
 
-    def thumbnail(self, avatar_id: str) -> bytes:
-        """JPEG, 256 px. Raises PacketMissing."""
-        return self._store.thumbnail(avatar_id)
+    def thumbnail(self, avatar_id: str, side_px: int) -> bytes:
+        """JPEG, at most `side_px` a side. Raises PacketMissing."""
+        return self._store.thumbnail(avatar_id, side_px)
 
     def _ready(self, entry: AvatarEntry) -> AvatarView:
         return AvatarView(

@@ -1,4 +1,4 @@
-"""Pushed sound to speak: bytes of a sound file -> 48 kHz mono. Trusts nothing in them. Synchronous: run it off the loop."""
+"""Pushed sound to speak: bytes of a sound file -> 48 kHz mono. Trusts nothing in them. Runs off the loop."""
 
 from __future__ import annotations
 
@@ -40,10 +40,13 @@ class SpeechLimits:
     max_seconds: float = 600.0
 
 
-def decode_speech(body: bytes, content_type: str | None, limits: SpeechLimits) -> S16:
+DEFAULT_LIMITS = SpeechLimits()
+
+
+def decode_speech(body: bytes, content_type: str | None, limits: SpeechLimits = DEFAULT_LIMITS) -> S16:
     """(n,) s16 mono at 48 kHz, n > 0, from a WAV, FLAC, MP3 or Ogg (Opus, Vorbis, FLAC) file of any rate.
 
-    Only the demuxer that the first bytes name is opened, on memory: no playlist, no path and no network is ever followed.
+    Only the demuxer that the first bytes name is opened, on memory: no playlist, path or network is ever followed.
     Raises SpeechRejected: 400 broken or empty, 413 too large or too long, 415 not one of these formats.
     """
     if len(body) > limits.max_bytes:
@@ -99,7 +102,7 @@ def _mono_blocks(frames: Iterator[AudioFrame]) -> Iterator[tuple[F32, int]]:
         if raw.dtype.kind == "u":
             mono = by_channel.astype(np.float32).mean(axis=0) / 128.0 - 1.0
         elif raw.dtype.kind == "i":
-            mono = by_channel.mean(axis=0, dtype=np.float64) / -float(np.iinfo(raw.dtype).min)
+            mono = by_channel.mean(axis=0, dtype=np.float64) / float(1 << (8 * raw.dtype.itemsize - 1))
         else:
             mono = np.nan_to_num(by_channel.mean(axis=0), nan=0.0, posinf=1.0, neginf=-1.0)
         yield mono.astype(np.float32), frame.sample_rate
@@ -125,4 +128,5 @@ def _at_48k(blocks: Iterator[tuple[F32, int]], max_seconds: float) -> Iterator[S
 
 
 def _to_s16(sound: F32) -> S16:
-    return np.round(np.clip(sound * 32768.0, -32768.0, 32767.0)).astype(np.int16)
+    pcm: S16 = np.round(np.clip(sound * 32768.0, -32768.0, 32767.0)).astype(np.int16)
+    return pcm

@@ -33,8 +33,8 @@ def available() -> tuple[str, ...]:
 async def synthesise(text: str, voice: str | None, executor: Executor) -> S16:
     """(n,) s16 mono at 48 kHz of `text` read aloud. `voice` is None, "flite", "flite/rms", "espeak-ng/de+f2" and so on.
 
-    The child's sound is decoded in `executor`. Raises SpeechRejected: 400 nothing to say or no such voice, 413 too long,
-    503 no synthesiser here or it failed.
+    The child's sound is decoded in `executor`. Raises SpeechRejected: 400 nothing to say or no such voice,
+    413 too long, 503 no synthesiser here or it failed.
     """
     engine, name = _engine_and_voice(voice)
     body = _cleaned(text, ascii_only=engine == FLITE).encode()

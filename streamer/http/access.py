@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from streamer.config import Config
+from streamer.config import LOOPBACK_NAMES, Config
 from streamer.http.errors import Handler, problem
 
 _CSP = (
@@ -43,6 +43,9 @@ def access(config: Config) -> Middleware:
 
 
 def _refuse(request: web.Request, config: Config) -> web.Response | None:
+    if config.token is None and _host_name(request) not in LOOPBACK_NAMES:
+        # A page elsewhere whose name was re-pointed at this machine would pass every origin check.
+        return problem(421, "this server answers to localhost only; see --host and --token")
     origin = request.headers.get("Origin")
     if origin is not None and not _same_origin(origin, request) and origin not in config.allowed_origins:
         return problem(403, "this origin may not use this server; see allowed_origins")
@@ -52,6 +55,13 @@ def _refuse(request: web.Request, config: Config) -> web.Response | None:
     if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), config.token.encode()):
         return None
     return problem(401, "a bearer token is needed", headers={"WWW-Authenticate": 'Bearer realm="liveanchor"'})
+
+
+def _host_name(request: web.Request) -> str | None:
+    try:
+        return urlsplit(f"//{request.host}").hostname
+    except ValueError:
+        return None
 
 
 def _same_origin(origin: str, request: web.Request) -> bool:

@@ -13,6 +13,8 @@ from streamer.casting import Casting
 from streamer.gallery import Gallery
 from streamer.http.wire import AvatarView
 
+THUMBNAIL_SIZES_PX = (64, 128, 256, 512, 768)
+
 
 class AvatarRoutes:
     """Handlers under /api/avatars."""
@@ -21,7 +23,7 @@ class AvatarRoutes:
         self._gallery = gallery
         self._casting = casting
         self._executor = executor
-        self._thumbnails: dict[str, bytes] = {}
+        self._thumbnails: dict[tuple[str, int], bytes] = {}
 
     def add_to(self, app: web.Application) -> None:
         router = app.router
@@ -37,15 +39,19 @@ class AvatarRoutes:
         return _json(self._view(request))
 
     async def thumbnail(self, request: web.Request) -> web.Response:
-        """A JPEG of 256 px."""
+        """A JPEG; `?size=` is one of THUMBNAIL_SIZES_PX, 256 by default."""
         view = self._view(request)
         if view.state != "ready":
             raise PacketMissing(view.id)
-        if view.id not in self._thumbnails:
+        size = request.query.get("size", "256")
+        if size not in map(str, THUMBNAIL_SIZES_PX):
+            raise web.HTTPBadRequest(text=f"size must be one of {', '.join(map(str, THUMBNAIL_SIZES_PX))}")
+        key = (view.id, int(size))
+        if key not in self._thumbnails:
             loop = asyncio.get_running_loop()
-            self._thumbnails[view.id] = await loop.run_in_executor(self._executor, self._gallery.thumbnail, view.id)
+            self._thumbnails[key] = await loop.run_in_executor(self._executor, self._gallery.thumbnail, *key)
         headers = {"Cache-Control": "private, max-age=300"}
-        return web.Response(body=self._thumbnails[view.id], content_type="image/jpeg", headers=headers)
+        return web.Response(body=self._thumbnails[key], content_type="image/jpeg", headers=headers)
 
     async def clear(self, _: web.Request) -> web.Response:
         """Forget what is in memory; live sessions keep theirs."""

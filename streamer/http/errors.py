@@ -9,7 +9,15 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from avatars.errors import AvatarError, FaceNotFound, PacketInvalid, PacketMissing, PacketVersion, PortraitRejected
+from avatars.errors import (
+    AvatarError,
+    AvatarIdInvalid,
+    FaceNotFound,
+    PacketInvalid,
+    PacketMissing,
+    PacketVersion,
+    PortraitRejected,
+)
 from engines.errors import EngineContract, EngineError, EngineUnavailable
 from streamer.errors import (
     SessionClosed,
@@ -26,6 +34,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (PacketMissing, 404),
+    (AvatarIdInvalid, 400),
     (PortraitRejected, 422),
     (FaceNotFound, 422),
     (PacketInvalid, 409),
@@ -78,7 +87,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         if status is None:
             logger.exception("http_error", extra={"route": _route(request)})
             return problem(500, "the server failed; its log says more")
-        headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, SessionLimit) else None
+        headers = {"Retry-After": str(getattr(error, "retry_after_s", 5))} if status == 503 else None
         return problem(status, str(error), kind=f"urn:liveanchor:{type(error).__name__}", headers=headers)
 
 

@@ -95,9 +95,13 @@ class Outbound:
                 picture = await self._sounds.get()
             except ChannelClosed:
                 return
-            packets = await loop.run_in_executor(self._executor, encoder.encode, picture.pcm48, picture.index)
-            for packet in packets:
-                self.audio.packets.put_nowait(packet)
+            first, second = await loop.run_in_executor(self._executor, encoder.encode, picture.pcm48, picture.index)
+            self.audio.packets.put_nowait(first)
+            if not len(
+                self._sounds
+            ):  # in step: the second half is due half a frame later, so that no burst looks like jitter
+                await self._clock.sleep_until(self._clock.now_ns() + PACKET_GAP_NS)
+            self.audio.packets.put_nowait(second)
 
     async def _encode_pictures(self) -> None:
         failures = 0

@@ -59,7 +59,6 @@ class SeenPicture:
     """(H * 3 // 2, W) u8 I420."""
     pts: int
     """90 kHz ticks since the first picture decoded."""
-    keyframe: bool
     decoded_ns: int
 
 
@@ -102,7 +101,6 @@ class VisitCounts:
     """What a visitor saw and heard."""
 
     pictures: int = 0
-    keyframes: int = 0
     sound_samples: int = 0
     uplink_lost: int = 0
     events: int = 0
@@ -227,11 +225,9 @@ class Visitor:
                 continue
             first_pts = frame.pts if first_pts is None else first_pts
             self.counts.pictures += 1
-            self.counts.keyframes += int(frame.key_frame)
             if self._visit.on_picture is not None:
-                planes = frame.to_ndarray(format="yuv420p")
-                now_ns = self._clock.now_ns()
-                self._visit.on_picture(SeenPicture(planes, frame.pts - first_pts, bool(frame.key_frame), now_ns))
+                planes: U8 = frame.to_ndarray(format="yuv420p").astype(np.uint8, copy=False)
+                self._visit.on_picture(SeenPicture(planes, frame.pts - first_pts, self._clock.now_ns()))
 
     async def _listen(self) -> None:
         while True:

@@ -1,0 +1,177 @@
+"""The HTTP interface of a real server in this process: statuses, bounds, access, and nothing that leaks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from streamer.app import Announcements, Server
+from streamer.config import Config, check
+
+pytestmark = [pytest.mark.loopback, pytest.mark.asyncio(loop_scope="module")]
+
+SDP = {"Content-Type": "application/sdp"}
+TOKEN = "a-token-of-some-length"
+
+
+async def _serve(config):
+    """A running server: its URL and how to stop it."""
+    server, stop = Server(check(config)), asyncio.Event()
+    ready = asyncio.get_running_loop().create_future()
+    announcements = Announcements(lambda avatar, done: None, ready.set_result)
+
+    async def run():
+        await server.run(announcements, stop)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run())
+        url = await ready
+        yield url, server
+        stop.set()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """One store for all servers here: avatars are prepared once."""
+    return str(tmp_path_factory.mktemp("avatars"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(store):
+    async for url, _ in _serve(Config(port=0, avatars=store)):
+        async with aiohttp.ClientSession(base_url=url) as http:
+            yield http
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guarded(store):
+    async for url, _ in _serve(Config(port=0, avatars=store, token=TOKEN)):
+        async with aiohttp.ClientSession(base_url=url) as http:
+            yield http
+
+
+async def problem(response):
+    assert response.content_type == "application/problem+json"
+    body = json.loads(await response.text())
+    assert body["status"] == response.status
+    assert body["detail"]
+    return body
+
+
+async def test_page_health_and_description_are_served_with_strict_headers(served):
+    for path, kind in (
+        ("/", "text/html"),
+        ("/healthz", "application/json"),
+        ("/readyz", "application/json"),
+        ("/openapi.json", "application/json"),
+        ("/metrics", "text/plain"),
+        ("/api/capabilities", "application/json"),
+    ):
+        async with served.get(path) as response:
+            assert (response.status, response.content_type) == (200, kind)
+            assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+
+
+async def test_page_is_not_sent_again_when_the_browser_has_it(served):
+    async with served.get("/") as first, served.get("/", headers={"If-None-Match": first.headers["ETag"]}) as again:
+        assert again.status == 304
+
+
+async def test_bundled_avatars_are_ready_with_pictures(served):
+    async with served.get("/api/avatars") as response:
+        avatars = (await response.json())["avatars"]
+    assert [a["id"] for a in avatars][:3] == ["ruby", "blaze", "mateo"]
+    assert all(a["state"] == "ready" for a in avatars)
+    async with served.get(avatars[0]["thumbnail"] + "?size=512") as response:
+        assert response.content_type == "image/jpeg"
+        assert (await response.read())[:2] == b"\xff\xd8"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "body", "status"),
+    [
+        ("POST", "/api/sessions?avatar=ruby", "application/sdp", b"v=0", 400),
+        ("POST", "/api/sessions?avatar=ruby", "application/sdp", b"\xff\xfe", 400),
+        ("POST", "/api/sessions?avatar=ruby", "application/sdp", b"v=0\r\n" * 20_000, 413),
+        ("POST", "/api/sessions?avatar=ruby", "text/html", b"v=0", 415),
+        ("POST", "/api/sessions?avatar=ruby", "application/json", b"[" * 30_000, 400),
+        ("POST", "/api/sessions?avatar=ruby", "application/json", b'{"sdp": 7}', 400),
+        ("POST", "/api/sessions?avatar=nobody", "application/sdp", b"v=0", 404),
+        ("POST", "/api/sessions?avatar=../../etc", "application/sdp", b"v=0", 400),
+        ("POST", "/api/sessions?avatar=ruby&source=film", "application/sdp", b"v=0", 400),
+        ("POST", "/api/sessions?avatar=ruby&canvas=99999", "application/sdp", b"v=0", 400),
+        ("POST", "/api/sessions", "application/sdp", b"v=0", 400),
+        ("PATCH", "/api/sessions/0123", "application/trickle-ice-sdpfrag", b"", 404),
+        ("DELETE", "/api/sessions/0123", "text/plain", b"", 404),
+        ("POST", "/api/sessions/0123/speech", "audio/wav", b"", 404),
+        ("GET", "/api/avatars/nobody", "text/plain", b"", 404),
+        ("GET", "/api/avatars/ruby/thumbnail?size=9999", "text/plain", b"", 400),
+        ("GET", "/web/../pyproject.toml", "text/plain", b"", 404),
+        ("GET", "/web/%2e%2e/streamer/app.py", "text/plain", b"", 404),
+        ("GET", "/nowhere", "text/plain", b"", 404),
+        ("PUT", "/api/sessions", "text/plain", b"", 405),
+    ],
+)
+async def test_wrong_request_gets_a_problem_document_with_its_status(served, method, path, kind, body, status):
+    async with served.request(method, path, data=body, headers={"Content-Type": kind}) as response:
+        assert response.status == status
+        await problem(response)
+
+
+async def test_foreign_origin_is_refused_and_own_origin_is_not(served):
+    async with served.get("/api/avatars", headers={"Origin": "https://evil.example"}) as response:
+        assert response.status == 403
+        await problem(response)
+    own = str(served._base_url).rstrip("/")
+    async with served.get("/api/avatars", headers={"Origin": own}) as response:
+        assert response.status == 200
+
+
+async def test_name_repointed_at_this_machine_is_refused(served):
+    async with served.get("/api/avatars", headers={"Host": "evil.example:8007"}) as response:
+        assert response.status == 421
+
+
+async def test_token_guards_the_api_and_the_metrics_but_not_the_page(guarded):
+    for path in ("/api/avatars", "/metrics", "/api/sessions"):
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}):
+            async with guarded.get(path, headers=headers) as response:
+                assert response.status == 401
+                assert response.headers["WWW-Authenticate"].startswith("Bearer")
+        async with guarded.get(path, headers={"Authorization": f"Bearer {TOKEN}"}) as response:
+            assert response.status == 200
+    for path in ("/", "/healthz", "/readyz"):
+        async with guarded.get(path) as response:
+            assert response.status == 200
+
+
+async def test_every_described_call_exists_and_every_route_is_described(served):
+    async with served.get("/openapi.json") as response:
+        described = await response.json()
+    paths = described["paths"]
+    assert described["openapi"] == "3.1.0"
+    for path, operations in paths.items():
+        for method in operations:
+            concrete = path.replace("{avatar}", "ruby").replace("{session}", "0" * 32)
+            async with served.request(method, concrete) as response:
+                assert response.status != 405
+                assert not (response.status == 404 and response.content_type != "application/problem+json")
+
+
+async def test_full_server_says_when_to_come_back(store):
+    async for url, server in _serve(Config(port=0, avatars=store)):
+        server.registry._opening = server.registry.limit
+        async with (
+            aiohttp.ClientSession(base_url=url) as http,
+            http.post(
+                "/api/sessions?avatar=ruby", data=b"v=0", headers={"Content-Type": "application/sdp"}
+            ) as response,
+        ):
+            assert response.status == 503
+            assert int(response.headers["Retry-After"]) > 0
+            assert (await problem(response))["type"].endswith("SessionLimit")
+        server.registry._opening = 0
