@@ -1,0 +1,166 @@
+"""Audio to mouth: log-mel frames and a small causal network, in numpy. Knows sound and six numbers, no picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+
+from engines.contract import ANALYSIS_HZ, FRAME_SAMPLES_16K
+from engines.errors import EngineContract
+
+F32 = npt.NDArray[np.float32]
+
+WEIGHTS = "mouth_net.safetensors"
+HOP_SAMPLES = 160
+MEL_WINDOW_SAMPLES = 400
+FFT_SAMPLES = 512
+MEL_BANDS = 40
+MEL_LOW_HZ, MEL_HIGH_HZ = 60.0, 7600.0
+POWER_FLOOR = 1e-6
+SMOOTHING = np.array([0.25, 0.5, 0.25], np.float32)
+"""Weights of the network's words for 10 ms before, in and 10 ms after the middle of the frame: symmetric, so no lag."""
+
+
+def mel_filters(warp: float = 1.0) -> F32:
+    """(257, MEL_BANDS) f32 triangles on the mel scale; `warp` stretches the frequency axis, as a longer throat would."""
+
+    def mel(hz: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return 2595.0 * np.log10(1.0 + hz / 700.0)
+
+    low, high = mel(np.array([MEL_LOW_HZ, MEL_HIGH_HZ]))
+    edges_hz = 700.0 * (10.0 ** (np.linspace(low, high, MEL_BANDS + 2) / 2595.0) - 1.0)
+    # Above a knee the warp eases back, so that the top of the band stays inside what was recorded.
+    knee_hz = 4800.0 / max(warp, 1.0)
+    slope = (MEL_HIGH_HZ - knee_hz * warp) / (MEL_HIGH_HZ - knee_hz)
+    edges_hz = np.where(edges_hz < knee_hz, edges_hz * warp, MEL_HIGH_HZ - (MEL_HIGH_HZ - edges_hz) * slope)
+    bins_hz = np.arange(FFT_SAMPLES // 2 + 1) * ANALYSIS_HZ / FFT_SAMPLES
+    left, centre, right = edges_hz[:-2], edges_hz[1:-1], edges_hz[2:]
+    rising = (bins_hz[:, None] - left) / (centre - left)
+    falling = (right - bins_hz[:, None]) / (right - centre)
+    return np.maximum(0.0, np.minimum(rising, falling)).astype(np.float32)
+
+
+_HANN = np.hanning(MEL_WINDOW_SAMPLES).astype(np.float32)
+_FILTERS = mel_filters()
+
+
+def log_mel(samples: F32, filters: F32 = _FILTERS) -> F32:
+    """(..., n) f32 at 16 kHz -> (..., 1 + (n - 400) // 160, MEL_BANDS) log power, one row for each 10 ms."""
+    frames = np.lib.stride_tricks.sliding_window_view(samples, MEL_WINDOW_SAMPLES, axis=-1)[..., ::HOP_SAMPLES, :]
+    spectrum = np.fft.rfft(frames * _HANN, FFT_SAMPLES)
+    power = spectrum.real**2 + spectrum.imag**2
+    return np.log(power.astype(np.float32) @ filters + np.float32(POWER_FLOOR))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """A dilated causal convolution of three taps, then a pointwise one, added to what came in."""
+
+    dilation: int
+    taps: F32
+    """(3 * channels, channels): oldest tap first."""
+    taps_bias: F32
+    point: F32
+    """(channels, channels)."""
+    point_bias: F32
+
+
+class MouthNet:
+    """Mouth shapes from windows of sound. Stateless and read-only: any thread may call it."""
+
+    def __init__(self, weights: Mapping[str, F32], dilations: tuple[int, ...], lookahead_frames: int) -> None:
+        """`weights` as written by `engines.warp.training`; raises EngineContract where they do not fit together."""
+        self._mean, self._scale = weights["mean"], weights["scale"]
+        self._input, self._input_bias = _taps(weights["input.weight"]), weights["input.bias"]
+        self._blocks = tuple(
+            _Block(
+                dilation=dilation,
+                taps=_taps(weights[f"blocks.{i}.dilated.weight"]),
+                taps_bias=weights[f"blocks.{i}.dilated.bias"],
+                point=np.ascontiguousarray(weights[f"blocks.{i}.point.weight"][:, :, 0].T),
+                point_bias=weights[f"blocks.{i}.point.bias"],
+            )
+            for i, dilation in enumerate(dilations)
+        )
+        self._shape, self._shape_bias = np.ascontiguousarray(weights["shape.weight"][:, :, 0].T), weights["shape.bias"]
+        self._viseme, self._viseme_bias = (
+            np.ascontiguousarray(weights["viseme.weight"][:, :, 0].T),
+            weights["viseme.bias"],
+        )
+        self._gain, self._floor = weights["gain"], weights["floor"]
+        if self._input.shape[0] != 3 * MEL_BANDS:
+            raise EngineContract("mouth_net input.weight", f"3 x {MEL_BANDS} inputs", str(self._input.shape))
+        history = 2 + 2 * sum(dilations)
+        """Mel rows the network looks back from its newest one."""
+        reach = len(SMOOTHING) // 2
+        middle, half = FRAME_SAMPLES_16K // 2, MEL_WINDOW_SAMPLES // 2
+        self.context_samples = (history - lookahead_frames + reach) * HOP_SAMPLES + half - middle
+        """16 kHz samples needed before the frame's first sample."""
+        self.lookahead_samples = (lookahead_frames + reach) * HOP_SAMPLES + half - middle
+        """16 kHz samples needed after the frame's last sample: the engine's whole algorithmic delay."""
+
+    @classmethod
+    def load(cls) -> MouthNet:
+        """The network that ships beside this file."""
+        body = resources.files("engines.warp").joinpath(WEIGHTS).read_bytes()
+        header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])["__metadata__"]
+        weights = {name: value.astype(np.float32) for name, value in safetensors.numpy.load(body).items()}
+        dilations = tuple(int(d) for d in header["dilations"].split())
+        return cls(weights, dilations, int(header["lookahead_frames"]))
+
+    @property
+    def window_samples(self) -> int:
+        """Length of a window: context, one frame, look-ahead."""
+        return self.context_samples + FRAME_SAMPLES_16K + self.lookahead_samples
+
+    def shapes(self, windows: F32) -> F32:
+        """(B, window_samples) f32 in -1..1 -> (B, 6) f32 0..1: open, wide, round, fv, press, tongue in the middle of the
+        frame. Raises EngineContract for another length."""
+        return self._finish(_sigmoid(self._features(windows) @ self._shape + self._shape_bias))
+
+    def visemes(self, windows: F32) -> F32:
+        """(B, window_samples) -> (B, 14) f32: probability of each viseme in the middle of the frame."""
+        scores = self._features(windows) @ self._viseme + self._viseme_bias
+        odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        smooth: F32 = np.tensordot(SMOOTHING, odds / odds.sum(axis=-1, keepdims=True), axes=(0, 1))
+        return smooth
+
+    def _finish(self, steps: F32) -> F32:
+        """(B, 3, 6) raw -> (B, 6): smoothed, then the calibration that gives small sound a shut mouth and speech its full range."""
+        smooth = np.tensordot(SMOOTHING, steps, axes=(0, 1))
+        return np.clip((smooth - self._floor) * self._gain, 0.0, 1.0).astype(np.float32)
+
+    def _features(self, windows: F32) -> F32:
+        """(B, window_samples) -> (B, 3, channels): the network's last layer at the three steps around the middle."""
+        if windows.ndim != 2 or windows.shape[1] != self.window_samples:
+            raise EngineContract("mouth_net windows", f"(B, {self.window_samples})", str(windows.shape))
+        x = (log_mel(windows) - self._mean) * self._scale
+        x = np.maximum(_convolve(x, self._input, self._input_bias, 1), 0.0)
+        for block in self._blocks:
+            inner = np.maximum(_convolve(x, block.taps, block.taps_bias, block.dilation), 0.0)
+            x = x[:, 2 * block.dilation :] + inner @ block.point + block.point_bias
+        return x
+
+
+def _taps(weight: F32) -> F32:
+    """(out, in, 3) as torch keeps it -> (3 * in, out) for one matrix product."""
+    return np.ascontiguousarray(weight.transpose(2, 1, 0).reshape(-1, weight.shape[0]))
+
+
+def _convolve(x: F32, taps: F32, bias: F32, dilation: int) -> F32:
+    """(B, T, in) -> (B, T - 2 * dilation, out): three taps `dilation` rows apart, no padding."""
+    length = x.shape[1] - 2 * dilation
+    stacked = np.concatenate([x[:, k * dilation : k * dilation + length] for k in range(3)], axis=2)
+    result: F32 = stacked @ taps + bias
+    return result
+
+
+def _sigmoid(x: F32) -> F32:
+    result: F32 = 0.5 * (1.0 + np.tanh(0.5 * x))
+    return result
