@@ -1,9 +1,11 @@
-"""Shared by all tests: every file lies in a folder that says what kind it is."""
+"""Shared by all tests: a file lies in a folder that says what kind it is; one real server for those that talk."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import settings
+
+from streamer.bench.served import serve_command, served
 
 settings.register_profile("house", deadline=None, max_examples=60)
 settings.load_profile("house")
@@ -17,3 +19,16 @@ def pytest_collection_modifyitems(items):
         kind = item.path.parent.name
         if kind in KINDS and item.get_closest_marker(kind) is None:
             item.add_marker(getattr(pytest.mark, kind))
+
+
+@pytest.fixture(scope="session")
+def avatars_dir(tmp_path_factory):
+    """A store of avatars for servers of this run: the bundled portraits are prepared once."""
+    return tmp_path_factory.mktemp("avatars")
+
+
+@pytest.fixture(scope="session")
+def server(avatars_dir):
+    """`liveanchor serve` in a process of its own, on a free port, for the whole run; `server.url` ends with a slash."""
+    with served(serve_command(avatars_dir)) as running:
+        yield running
