@@ -26,6 +26,7 @@ from avatars.masks import (
 )
 from avatars.packet import AvatarPacket, FramedFace
 from avatars.picture import fit_inside
+from avatars.report import Report, inspect_face
 
 if TYPE_CHECKING:
     from avatars.faces import FaceLandmarks
@@ -35,16 +36,24 @@ F16 = npt.NDArray[np.float16]
 F32 = npt.NDArray[np.float32]
 
 PACKET_VERSION = 1
+NO_LATENTS = "none: no encoder was at hand; engines that need none (warp) work, MuseTalk needs the packet made again"
 CROP_PX = 256
 """Side of the square a latent encoder sees."""
 MIN_FACE_PX = 48
+MAX_ROLL_DEG = 60.0
 MIN_FRAME_PX = 64
 
 
 class FaceFinder(Protocol):
-    """All faces of an (H, W, 3) u8 RGB picture, largest first."""
+    """Finds faces in (H, W, 3) u8 RGB pictures."""
 
-    def find(self, rgb: U8) -> list[FaceLandmarks]: ...
+    def find(self, rgb: U8) -> list[FaceLandmarks]:
+        """All of them, largest first."""
+        ...
+
+    def follow(self, rgb: U8, previous: FaceLandmarks) -> FaceLandmarks | None:
+        """The same face in the next frame of a clip."""
+        ...
 
 
 class LatentEncoder(Protocol):
@@ -126,7 +135,13 @@ def precompile_portrait(
     if min(height, width) < MIN_FRAME_PX:
         reason = f"{width} x {height} pixels are too few"
         raise PortraitRejected(source, reason, "use a picture of at least 256 pixels a side")
-    framed = frame_face(rgb, choose_face(finder.find(rgb), settings.face, source), settings, makers.parser, source)
+    faces = finder.find(rgb)
+    face = choose_face(faces, settings.face, source)
+    framed = frame_face(rgb, face.points, settings, makers.parser, source)
+    report = inspect_face(rgb, face.points, face.depth, framed.box, len(faces))
+    if abs(report.roll_deg) > MAX_ROLL_DEG:
+        reason = f"the head leans by {abs(report.roll_deg):.0f} degrees"
+        raise PortraitRejected(source, reason, "turn the picture upright")
     frames = read_only(np.ascontiguousarray(rgb.transpose(2, 0, 1)))
     latents = None
     if makers.latents is not None:
@@ -140,19 +155,28 @@ def precompile_portrait(
         geometry=(framed.geometry,) * cycle_frames,
         coords=(framed.box,) * cycle_frames,
         landmarks=np.broadcast_to(framed.landmarks, (cycle_frames, 468, 2)),
-        info={
-            "packet_version": PACKET_VERSION,
-            "avatar_id": avatar_id,
-            "source": source,
-            "kind": "portrait",
-            "channel_order": "rgb",
-            "dimensions": {"width": width, "height": height},
-            "cycle_frames": cycle_frames,
-            "latent_encoder": None
-            if makers.latents is None
-            else {"name": makers.latents.name, "revision": makers.latents.revision},
-        },
+        info=packet_info(avatar_id, source, (width, height), cycle_frames, makers, report),
     )
+
+
+def packet_info(
+    avatar_id: str, source: str, size_px: tuple[int, int], cycle_frames: int, makers: Makers, report: Report
+) -> dict[str, Any]:
+    """What `avator_info.json` says of a packet, but for digests and timestamp."""
+    encoder = makers.latents
+    return {
+        "packet_version": PACKET_VERSION,
+        "avatar_id": avatar_id,
+        "source": source,
+        "kind": "portrait",
+        "dimensions": {"width": size_px[0], "height": size_px[1]},
+        "cycle_frames": cycle_frames,
+        "channel_order": "rgb",
+        "mask_source": "landmarks" if makers.parser is None else "parser",
+        "latent_encoder": None if encoder is None else {"name": encoder.name, "revision": encoder.revision},
+        "latents": NO_LATENTS if encoder is None else "8 channels: 0..3 masked, 4..7 reference",
+        "report": report.as_dict(),
+    }
 
 
 def choose_face(faces: list[FaceLandmarks], wanted: int, source: str) -> FaceLandmarks:
@@ -164,12 +188,13 @@ def choose_face(faces: list[FaceLandmarks], wanted: int, source: str) -> FaceLan
     return faces[wanted]
 
 
-def frame_face(
-    rgb: U8, face: FaceLandmarks, settings: FaceSettings, parser: FaceParser | None, source: str
-) -> FramedFace:
-    """Face box, clamped crop and mask of one face. Raises PortraitRejected where the face does not fit the frame."""
+def frame_face(rgb: U8, mesh: F32, settings: FaceSettings, parser: FaceParser | None, source: str) -> FramedFace:
+    """Face box, clamped crop and mask of one face, given its (468, 2) mesh; only a parser looks at the pixels.
+
+    Raises PortraitRejected where the face does not fit the frame.
+    """
     height, width = rgb.shape[:2]
-    box = face_box(face.points, (width, height), settings)
+    box = face_box(mesh, (width, height), settings)
     if box is None or box[0] >= box[2] or box[1] >= box[3]:
         raise PortraitRejected(source, "the face lies outside the picture", "use a picture that shows the whole face")
     if box[2] - box[0] < MIN_FACE_PX or box[3] - box[1] < MIN_FACE_PX:
@@ -178,12 +203,12 @@ def frame_face(
     geometry = compute_avatar_crop_geometry(*box, width, height)
     crop = unclamped_crop(box)
     if parser is None:
-        soft = soften(mesh_region(face.points, crop, box), crop, box, softness=MESH_SOFTNESS)
+        soft = soften(mesh_region(mesh, crop, box), crop, box, softness=MESH_SOFTNESS)
     else:
         region = parse_region(parser.parse(_parser_crop(rgb, crop)))
         soft = soften(region_to_crop(region, crop[2] - crop[0]), crop, box)
     mask = read_only(place(soft, crop, geometry))
-    return FramedFace(box, geometry, mask, read_only(face.points.astype(np.float32)))
+    return FramedFace(box, geometry, mask, read_only(mesh.astype(np.float32)))
 
 
 def face_box(mesh: F32, frame_size_px: tuple[int, int], settings: FaceSettings) -> Box | None:

@@ -1,19 +1,23 @@
-"""The avatars of this machine: a folder of packets by id, opened read-only and shared."""
+"""The avatars of this machine: a folder of packets by id, opened read-only; written and removed whole."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import cv2
+import numpy as np
 
-from avatars.bundled import BundledPortrait, bundled_portraits
-from avatars.errors import AvatarIdInvalid, PacketMissing
+from avatars import folder
+from avatars.bundled import bundled_portraits
+from avatars.errors import AvatarError, PacketInvalid, PacketMissing, PacketUnwritable
 from avatars.packet import AvatarPacket
-from avatars.picture import load_picture
+from avatars.reader import Inspected, open_packet, read_info
 
 THUMBNAIL_PX = 256
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -28,61 +32,140 @@ class AvatarEntry:
     width: int
     height: int
     cycle_frames: int
+    kind: str = "portrait"
+    grade: str = ""
+    """A to D, as precompilation judged; empty where nobody did."""
 
 
 def check_id(avatar_id: str) -> str:
-    """The id itself, or AvatarIdInvalid: ids name folders, so nothing else gets near a path."""
+    """The id itself, or PacketInvalid: ids name folders, so nothing else gets near a path."""
     if not _ID.fullmatch(avatar_id):
-        raise AvatarIdInvalid(avatar_id)
+        raise PacketInvalid(
+            "avatar id", "1 to 64 of a-z 0-9 _ -, starting with a letter or digit", repr(avatar_id[:80])
+        )
     return avatar_id
 
 
 class AvatarStore:
-    """Packets under one root folder. Safe to use from several threads."""
+    """Packets under one root folder. Safe to use from several threads and processes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._inspected = Inspected()
         self._lock = threading.Lock()
-        self._packets: dict[str, AvatarPacket] = {}
+        self._entries: dict[str, tuple[folder.FileIdentity, AvatarEntry]] = {}
+
+    def ids(self) -> list[str]:
+        """Everything in the folder that is named like an avatar, sound or not."""
+        if not self.root.is_dir():
+            return []
+        return sorted(path.name for path in self.root.iterdir() if _ID.fullmatch(path.name))
 
     def list(self) -> tuple[AvatarEntry, ...]:
-        """The avatars that can be opened."""
+        """The avatars whose description can be read, by id."""
+        entries = []
+        for avatar_id in self.ids():
+            try:
+                entries.append(self.entry(avatar_id))
+            except AvatarError:
+                continue  # `liveanchor avatars list` tells what is wrong with it
+        return tuple(entries)
+
+    def entry(self, avatar_id: str) -> AvatarEntry:
+        """The description of one avatar, without opening it. Raises as `open`."""
+        path = self.root / check_id(avatar_id)
+        try:
+            with folder.PacketFolder(path) as opened, opened.open(folder.INFO_FILE) as file:
+                version = folder.identity(file)
+        except FileNotFoundError:
+            raise PacketMissing(avatar_id) from None
         with self._lock:
-            packets = list(self._packets.values())
-        return tuple(
-            AvatarEntry(p.avatar_id, p.avatar_id.capitalize(), *p.size_px, p.cycle_frames)
-            for p in sorted(packets, key=lambda p: p.avatar_id)
-        )
+            known = self._entries.get(avatar_id)
+        if known is not None and known[0] == version:
+            return known[1]
+        entry = self._describe(avatar_id)
+        with self._lock:
+            self._entries[avatar_id] = (version, entry)
+        return entry
+
+    def info(self, avatar_id: str) -> dict[str, Any]:
+        """`avator_info.json`. Raises as `open`."""
+        try:
+            return read_info(self.root / check_id(avatar_id), avatar_id)
+        except FileNotFoundError:
+            raise PacketMissing(avatar_id) from None
 
     def open(self, avatar_id: str) -> AvatarPacket:
-        """The packet of an id. Raises PacketMissing, PacketInvalid, PacketVersion."""
-        with self._lock:
-            packet = self._packets.get(check_id(avatar_id))
-        if packet is None:
-            raise PacketMissing(avatar_id)
+        """The packet of an id, mapped and checked. Raises PacketMissing, PacketInvalid, PacketVersion.
+
+        A packet that was made elsewhere gets landmarks here, in memory.
+        """
+        try:
+            packet = open_packet(self.root / check_id(avatar_id), avatar_id, self._inspected)
+        except FileNotFoundError:
+            raise PacketMissing(avatar_id) from None
+        if packet.landmarks is None:
+            from avatars.adopt import find_landmarks  # the face models load only where they are needed
+
+            packet = replace(packet, landmarks=find_landmarks(packet))
         return packet
+
+    def verify(self, avatar_id: str) -> AvatarPacket:
+        """Open a packet as if for the first time: every byte hashed, every value searched. Raises as `open`."""
+        try:
+            return open_packet(self.root / check_id(avatar_id), avatar_id, Inspected())
+        except FileNotFoundError:
+            raise PacketMissing(avatar_id) from None
+
+    @contextmanager
+    def replacing(self, avatar_id: str) -> Iterator[Path]:
+        """A folder to fill, which takes the packet's place at the end of the block. Raises PacketUnwritable."""
+        try:
+            with folder.replacing(self.root, check_id(avatar_id)) as path:
+                yield path
+        except OSError as error:
+            raise PacketUnwritable(avatar_id, error.strerror or str(error)) from error
+
+    def remove(self, avatar_id: str) -> None:
+        """Delete a packet; who has it open keeps it. Raises PacketMissing, PacketUnwritable."""
+        try:
+            folder.remove(self.root, check_id(avatar_id))
+        except FileNotFoundError:
+            raise PacketMissing(avatar_id) from None
+        except OSError as error:
+            raise PacketUnwritable(avatar_id, error.strerror or str(error)) from error
 
     def ensure_bundled(self, progress: Callable[[str, float], None]) -> None:
         """Prepare the portraits that come with the program where they are missing; `progress` gets id and 0..1."""
-        portraits = bundled_portraits()
-        for portrait in portraits:
+        from avatars.workshop import Workshop  # as above
+
+        workshop = Workshop(self)
+        for portrait in bundled_portraits():
             progress(portrait.id, 0.0)
-            self._prepare(portrait)
+            workshop.make(portrait.path, portrait.id)
             progress(portrait.id, 1.0)
 
-    def thumbnail(self, avatar_id: str, side_px: int = THUMBNAIL_PX) -> bytes:
-        """A JPEG of the first frame, at most `side_px` a side."""
-        frame = self.open(avatar_id).frames[0]
-        rgb = cv2.merge(list(frame))
-        shrink = min(1.0, side_px / max(rgb.shape[:2]))
-        size = (max(1, round(rgb.shape[1] * shrink)), max(1, round(rgb.shape[0] * shrink)))
-        small = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
-        return bytes(cv2.imencode(".jpg", cv2.cvtColor(small, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 88])[1])
+    def thumbnail(self, avatar_id: str) -> bytes:
+        """A JPEG of the first frame, at most 256 px a side. Raises as `open`."""
+        try:
+            packet = open_packet(self.root / check_id(avatar_id), avatar_id, self._inspected)
+        except FileNotFoundError:
+            raise PacketMissing(avatar_id) from None
+        bgr = cv2.merge(list(packet.frames[0][::-1]))
+        shrink = min(1.0, THUMBNAIL_PX / max(bgr.shape[:2]))
+        size = (max(1, round(bgr.shape[1] * shrink)), max(1, round(bgr.shape[0] * shrink)))
+        small = cv2.resize(bgr, size, interpolation=cv2.INTER_AREA)
+        return bytes(np.asarray(cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 88])[1]))
 
-    def _prepare(self, portrait: BundledPortrait) -> None:
-        from avatars.faces import FaceMesh
-        from avatars.precompile import precompile_portrait
-
-        packet = precompile_portrait(load_picture(portrait.path), portrait.id, FaceMesh(), source=portrait.path.name)
-        with self._lock:
-            self._packets[portrait.id] = packet
+    def _describe(self, avatar_id: str) -> AvatarEntry:
+        info = self.info(avatar_id)
+        dimensions, report = info.get("dimensions"), info.get("report")
+        title = info.get("title", avatar_id.replace("_", " ").replace("-", " ").title())
+        kind = str(info.get("kind", "portrait"))
+        grade = str(report.get("grade", "")) if isinstance(report, dict) else ""
+        if isinstance(dimensions, dict) and {"width", "height"} <= dimensions.keys() and "cycle_frames" in info:
+            sizes = (int(dimensions["width"]), int(dimensions["height"]), int(info["cycle_frames"]))
+        else:
+            packet = self.verify(avatar_id)
+            sizes = (*packet.size_px, packet.cycle_frames)
+        return AvatarEntry(avatar_id, str(title), *sizes, kind, grade)

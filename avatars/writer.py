@@ -90,8 +90,8 @@ class PacketWriter:
         for i in range(self.frame_count):
             yield np.ascontiguousarray(self._stored_frame(i).transpose(1, 2, 0))
 
-    def finish(self, order: Sequence[int], info: Mapping[str, Any], *, materialise: bool = False) -> None:
-        """Write what is left. `order` says which distinct frame each cycle frame is; each comes first in turn.
+    def finish(self, order: Sequence[int], *, materialise: bool = False) -> None:
+        """Write what is left but `avator_info.json`. `order` says which distinct frame each cycle frame is; each comes first in turn.
 
         A single frame is stored once and repeated by its shape, unless `materialise` asks for real copies, which
         consumers that draw in place need.
@@ -111,7 +111,6 @@ class PacketWriter:
         self._write_rows("geometry.pkl", [tuple(int(v) for v in face.geometry) for face in self._faces], order)
         self._write_rows("coords.pkl", [[int(v) for v in face.box] for face in self._faces], order)
         self._write_rows("mask_coords.pkl", [[int(v) for v in face.geometry[:4]] for face in self._faces], order)
-        write_info(self._folder, info)
 
     def _stored_frame(self, index: int) -> U8:
         """(3, H, W) u8 RGB"""
@@ -156,11 +155,11 @@ def write_info(folder: Path, info: Mapping[str, Any]) -> None:
 
 
 def write_still(packet: AvatarPacket, folder: Path, *, materialise: bool = False) -> None:
-    """A packet of one repeated frame, as `precompile_portrait` makes it, into a folder."""
+    """A packet of one repeated frame, as `precompile_portrait` makes it, into a folder; but for `avator_info.json`."""
     frame = np.ascontiguousarray(packet.frames[0].transpose(1, 2, 0))
     points = packet.landmarks[0] if packet.landmarks is not None else np.full((468, 2), np.nan, np.float32)
     face = FramedFace(packet.coords[0], packet.geometry[0], packet.masks[0], points)
     with PacketWriter(folder) as writer:
         writer.add_frame(frame)
         writer.add_face(face, None if packet.latents is None else packet.latents[0])
-        writer.finish([0] * packet.cycle_frames, packet.info, materialise=materialise)
+        writer.finish([0] * packet.cycle_frames, materialise=materialise)

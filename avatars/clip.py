@@ -1,0 +1,194 @@
+"""From a clip to a packet folder: one pass over the video, a steady face box, forward then backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from avatars.clipfile import ClipFile
+from avatars.errors import FaceNotFound, PortraitRejected
+from avatars.packet import FramedFace
+from avatars.precompile import (
+    FaceFinder,
+    FaceSettings,
+    Makers,
+    choose_face,
+    frame_face,
+    latent_crop,
+    packet_info,
+    read_only,
+)
+from avatars.report import Report, inspect_face, is_mouth_open, pose_deg, with_advice
+from avatars.writer import PacketWriter
+
+if TYPE_CHECKING:
+    from avatars.faces import FaceLandmarks
+
+U8 = npt.NDArray[np.uint8]
+F32 = npt.NDArray[np.float32]
+Progress = Callable[[float], None]
+
+MAX_YAW_DEG = 55.0
+MAX_ROLL_DEG = 60.0
+_SMOOTH_FRAMES = 1.5
+"""Standard deviation of the smoothing of landmarks over time; it looks both ways, so nothing lags."""
+_REPORT_EVERY = 25
+_TRACKED = 0.9
+"""Share of the work that is done when the last frame is read."""
+
+
+def write_clip(
+    clip: ClipFile,
+    folder: Path,
+    avatar_id: str,
+    finder: FaceFinder,
+    settings: FaceSettings,
+    makers: Makers,
+    progress: Progress = lambda done: None,
+) -> dict[str, Any]:
+    """Fill a folder with the packet of a clip; memory does not grow with its length. Returns what is known of it,
+    for `avator_info.json`.
+
+    Frames without a usable face keep their place and are shown as they are. Raises FaceNotFound, PortraitRejected.
+    """
+    with PacketWriter(folder) as writer:
+        faces, report = _track(clip, writer, finder, settings, progress)
+        meshes = steady([None if face is None else face.points for face in faces])
+        framed = _frame_all(meshes, clip, settings, makers, writer)
+        _add_faces(writer, framed, makers)
+        count = len(framed)
+        order = forward_backward(count)
+        blind = [i for i, k in enumerate(order) if np.isnan(framed[k].landmarks).any()]
+        opened = sum(face is not None and is_mouth_open(face.points) for face in faces)
+        unseen = sum(bool(np.isnan(face.landmarks).any()) for face in framed)
+        report = with_advice(replace(report, frames=count, faceless_frames=unseen, open_mouth_frames=opened))
+        info = packet_info(avatar_id, clip.name, clip.size_px, len(order), makers, report)
+        info |= {"kind": "clip", "source_frames": count, "faceless": blind}
+        writer.finish(order)
+    return info
+
+
+def forward_backward(count: int) -> list[int]:
+    """There and back again, neither end shown twice in a row."""
+    return [*range(count), *range(count - 2, 0, -1)]
+
+
+def steady(meshes: list[F32 | None]) -> list[F32 | None]:
+    """Landmarks (468, 2) smoothed over time within each unbroken run; None where there is no face."""
+    smoothed: list[F32 | None] = [None] * len(meshes)
+    reach = int(4 * _SMOOTH_FRAMES)
+    weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / _SMOOTH_FRAMES) ** 2)
+    for i, mesh in enumerate(meshes):
+        if mesh is None:
+            continue
+        total, weight = np.zeros_like(mesh, dtype=np.float64), 0.0
+        for side in (range(i, min(len(meshes), i + reach + 1)), range(i - 1, max(-1, i - reach - 1), -1)):
+            for k in side:
+                other = meshes[k]
+                if other is None:
+                    break
+                total += weights[k - i + reach] * other
+                weight += weights[k - i + reach]
+        smoothed[i] = (total / weight).astype(np.float32)
+    return smoothed
+
+
+def _track(
+    clip: ClipFile, writer: PacketWriter, finder: FaceFinder, settings: FaceSettings, progress: Progress
+) -> tuple[list[FaceLandmarks | None], Report]:
+    """Store every frame and follow one face through them."""
+    faces: list[FaceLandmarks | None] = []
+    reports: list[Report] = []
+    last: FaceLandmarks | None = None
+    lost = False
+    for i, rgb in enumerate(clip):
+        writer.add_frame(rgb)
+        face = None if last is None or lost else finder.follow(rgb, last)
+        # Looking everywhere costs many times what following does: every few frames will do while nobody is there.
+        if face is None and (not lost or i % 5 == 0):
+            face = _search(rgb, finder, last, settings, clip.name)
+        lost = face is None
+        last = face or last
+        usable = face if face is not None and _is_usable(face) else None
+        faces.append(usable)
+        if usable is not None and (not reports or i % _REPORT_EVERY == 0):
+            reports += _try_report(rgb, usable, settings, clip.name)
+        progress(_TRACKED * min(1.0, (i + 1) / max(clip.expected_frames, i + 1)))
+    if not reports:
+        raise FaceNotFound(clip.name, "use a clip with one clear, front-facing face")
+    reports.sort(key=lambda r: r.sharpness)
+    return faces, reports[len(reports) // 2]
+
+
+def _search(
+    rgb: U8, finder: FaceFinder, last: FaceLandmarks | None, settings: FaceSettings, name: str
+) -> FaceLandmarks | None:
+    """The wanted face at the start, later the one nearest to where it was last seen."""
+    found = finder.find(rgb)
+    if not found:
+        return None
+    if last is None:
+        return choose_face(found, settings.face, name)
+    centre = last.points.mean(axis=0)
+    return min(found, key=lambda face: float(np.linalg.norm(face.points.mean(axis=0) - centre)))
+
+
+def _is_usable(face: FaceLandmarks) -> bool:
+    roll, yaw, _ = pose_deg(face.points, face.depth)
+    return abs(yaw) <= MAX_YAW_DEG and abs(roll) <= MAX_ROLL_DEG
+
+
+def _try_report(rgb: U8, face: FaceLandmarks, settings: FaceSettings, name: str) -> list[Report]:
+    try:
+        framed = frame_face(rgb, face.points, settings, None, name)
+    except PortraitRejected:
+        return []
+    return [inspect_face(rgb, face.points, face.depth, framed.box)]
+
+
+def _frame_all(
+    meshes: list[F32 | None], clip: ClipFile, settings: FaceSettings, makers: Makers, writer: PacketWriter
+) -> list[FramedFace]:
+    """A framed face for every frame; where there is none, the neighbour's place with a mask that shows nothing."""
+    width, height = clip.size_px
+    blank = np.zeros((height, width, 3), dtype=np.uint8)
+    # Only a parser looks at the pixels again.
+    pictures: Iterable[U8] = writer.frames() if makers.parser is not None else (blank for _ in meshes)
+    framed: list[FramedFace | None] = []
+    for rgb, mesh in zip(pictures, meshes, strict=True):
+        try:
+            framed.append(None if mesh is None else frame_face(rgb, mesh, settings, makers.parser, clip.name))
+        except PortraitRejected:
+            framed.append(None)
+    near = next((face for face in framed if face is not None), None)
+    if near is None:
+        raise FaceNotFound(clip.name, "the face is too small or cut off in every frame: film it closer")
+    placed: list[FramedFace] = []
+    hidden: FramedFace | None = None
+    for face in framed:
+        if face is not None:
+            near, hidden = face, None
+        elif hidden is None:
+            hidden = _hidden(near)
+        placed.append(face or hidden or near)
+    return placed
+
+
+def _hidden(near: FramedFace) -> FramedFace:
+    nowhere = np.full((468, 2), np.nan, dtype=np.float32)
+    return replace(near, mask=read_only(np.zeros_like(near.mask)), landmarks=read_only(nowhere))
+
+
+def _add_faces(writer: PacketWriter, framed: list[FramedFace], makers: Makers) -> None:
+    if makers.latents is None:
+        for face in framed:
+            writer.add_face(face)
+        return
+    for face, rgb in zip(framed, writer.frames(), strict=True):
+        latent = makers.latents.encode(latent_crop(rgb, face.box)[None])[0]
+        writer.add_face(face, np.asarray(latent, dtype=np.float16))

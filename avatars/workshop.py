@@ -1,0 +1,154 @@
+"""Turns source files into packets of a store: pictures and clips, new or changed ones only."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors.numpy import save_file
+
+from avatars.clip import write_clip
+from avatars.clipfile import ClipFile, is_clip
+from avatars.errors import AvatarError, PortraitRejected
+from avatars.faces import FaceMesh
+from avatars.picture import load_picture
+from avatars.precompile import FaceFinder, FaceSettings, Makers, SidecarBuilder, precompile_portrait
+from avatars.reader import Inspected, open_packet
+from avatars.store import AvatarStore
+from avatars.writer import write_info, write_still
+
+MAKER_REVISION = 1
+"""Raise it when the same source would give another packet: those made before are made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What became of one source."""
+
+    avatar_id: str
+    info: dict[str, Any]
+    fresh: bool
+    """False: the packet was up to date."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How sources become packets."""
+
+    face: FaceSettings = field(default_factory=FaceSettings)
+    cycle_frames: int = 25
+    """Of a portrait; a clip has as many as it has."""
+    materialise: bool = False
+    """Real copies of a repeated frame, for consumers that draw in place."""
+    again: bool = False
+    """Make even what is up to date."""
+
+
+class Workshop:
+    """One thread's tools: a face finder and the engines' parts. Make one for each thread."""
+
+    def __init__(
+        self,
+        store: AvatarStore,
+        *,
+        finder: FaceFinder | None = None,
+        makers: Makers | None = None,
+        builders: Sequence[SidecarBuilder] = (),
+    ) -> None:
+        self._store = store
+        self._given_finder = finder
+        self._makers = makers or Makers()
+        self._builders = tuple(builders)
+
+    def make(
+        self,
+        source: Path,
+        avatar_id: str,
+        recipe: Recipe | None = None,
+        progress: Callable[[float], None] = lambda done: None,
+    ) -> Made:
+        """Make the packet of a source file unless it is up to date. Raises AvatarError."""
+        recipe = recipe or Recipe()
+        made_from = self._made_from(source, recipe)
+        if not recipe.again:
+            known = self._up_to_date(avatar_id, made_from)
+            if known is not None:
+                progress(1.0)
+                return Made(avatar_id, known, fresh=False)
+        with self._store.replacing(avatar_id) as folder:
+            info = self._fill(source, avatar_id, recipe, folder, progress)
+            info |= {"made_from": made_from}
+            self._add_sidecars(folder, avatar_id, info)
+        progress(1.0)
+        return Made(avatar_id, self._store.info(avatar_id), fresh=True)
+
+    def _fill(
+        self, source: Path, avatar_id: str, recipe: Recipe, folder: Path, progress: Callable[[float], None]
+    ) -> dict[str, Any]:
+        if is_clip(source):
+            clip = ClipFile(source, recipe.face.max_width_px, recipe.face.max_height_px)
+            return write_clip(clip, folder, avatar_id, self._finder, recipe.face, self._makers, progress)
+        rgb = load_picture(source, max_side_px=2 * max(recipe.face.max_width_px, recipe.face.max_height_px))
+        packet = precompile_portrait(
+            rgb,
+            avatar_id,
+            self._finder,
+            source=source.name,
+            cycle_frames=recipe.cycle_frames,
+            settings=recipe.face,
+            makers=self._makers,
+        )
+        progress(0.5)
+        write_still(packet, folder, materialise=recipe.materialise)
+        return dict(packet.info)
+
+    @property
+    def _finder(self) -> FaceFinder:
+        """Loaded on first use: looking whether packets are up to date needs no face models."""
+        if self._given_finder is None:
+            self._given_finder = FaceMesh()
+        return self._given_finder
+
+    def _add_sidecars(self, folder: Path, avatar_id: str, info: dict[str, Any]) -> None:
+        if self._builders:
+            packet = open_packet(folder, avatar_id, Inspected())
+            for builder in self._builders:
+                save_file(dict(builder.build(packet)), folder / f"engine-{builder.name}.safetensors")
+        write_info(folder, info)
+
+    def _made_from(self, source: Path, recipe: Recipe) -> dict[str, Any]:
+        """Everything that decides what a packet looks like."""
+        encoder, parser = self._makers.latents, self._makers.parser
+        return {
+            "source_sha256": _sha256(source),
+            "maker": MAKER_REVISION,
+            "face": asdict(recipe.face),
+            "cycle_frames": recipe.cycle_frames,
+            "materialised": recipe.materialise,
+            "latent_encoder": None if encoder is None else [encoder.name, encoder.revision],
+            "parser": parser is not None,
+            "sidecars": {builder.name: builder.revision for builder in self._builders},
+        }
+
+    def _up_to_date(self, avatar_id: str, made_from: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            info = self._store.info(avatar_id)
+            if info.get("made_from") != made_from:
+                return None
+            self._store.open(avatar_id)
+        except AvatarError:
+            return None
+        return info
+
+
+def _sha256(source: Path) -> str:
+    try:
+        with source.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise PortraitRejected(source.name, "there is no such file", "check the path") from None
+    except OSError as error:
+        raise PortraitRejected(source.name, f"it cannot be read ({error.strerror})", "check the path") from None
