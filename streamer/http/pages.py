@@ -153,4 +153,6 @@ def _samples(files: dict[str, WebFile]) -> tuple[Sample, ...]:
     if listing is None:
         return ()
     entries = json.loads(listing.body)
-    return tuple(Sample(e["id"], e["title"], f"/web/samples/{e['file']}", float(e["seconds"])) for e in entries)
+    return tuple(
+        Sample(e["id"], e["title"], f"/web/samples/{e['file']}", float(e["seconds"]), e.get("text")) for e in entries
+    )

@@ -57,6 +57,7 @@ class Sample(msgspec.Struct, frozen=True):
     title: str
     url: str
     seconds: float
+    text: str | None = None
 
 
 class EngineView(msgspec.Struct, frozen=True):

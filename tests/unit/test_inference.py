@@ -1,4 +1,4 @@
-"""The inference thread: one bad job is only its own failure, late jobs cost nothing, and the sound's task never waits."""
+"""The inference thread: one bad job is only its own failure, late jobs cost nothing, nothing waits for it."""
 
 from __future__ import annotations
 
