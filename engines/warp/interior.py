@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from engines.warp.lips import Lips
+from engines.warp.lips import UPPER_SHARE, Lips
 from engines.warp.mesh import CHEEKS, EYE_LEFT, EYE_RIGHT, LOWER_INNER, LOWER_RINGS, UPPER_INNER
 from engines.warp.motion import JAW_DROP, TEETH_EDGE
 from engines.warp.pose import FacePose
@@ -114,7 +114,7 @@ def make_interior(anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose) -> In
     across, below = _places((x1, y1, x2, y2), lips, pose)
     light = read_light(anchor, mesh_patch, lips, pose)
     lower = _teeth(across, -below, -_LOWER_EDGE, _LOWER_WIDTHS, _LOWER_LENGTHS, light.white * _TEETH_TONE * 0.74)
-    upper = _real_teeth(anchor, mesh_patch, lips, light, (x1, y1, x2, y2))
+    upper = _real_teeth(anchor, mesh_patch, lips, pose, light, (x1, y1, x2, y2))
     if upper is None:
         upper = _small(
             _teeth(across, below, TEETH_EDGE, _UPPER_WIDTHS, _UPPER_LENGTHS, light.white * _TEETH_TONE),
@@ -160,47 +160,50 @@ def _pixels_at(picture: U8, points: F64) -> F64:
     return pixels
 
 
-def _places(rect: tuple[int, int, int, int], lips: Lips, pose: FacePose) -> tuple[F64, F64]:
+def _places(rect: tuple[int, int, int, int], lips: Lips, pose: FacePose) -> tuple[F32, F32]:
     """Units across, from the middle of the mouth and unforeshortened, and below the shut line; supersampled."""
     x1, y1, x2, y2 = rect
     step = 1 / _SUPERSAMPLE
     x = np.arange(x1 - 0.5 + step / 2, x2 - 0.5, step)
     y = np.arange(y1 - 0.5 + step / 2, y2 - 0.5, step)
-    face = pose.face(np.stack(np.meshgrid(x, y), -1))
+    face = pose.face(np.stack(np.meshgrid(x, y), -1)).astype(np.float32)
     halves = 0.5 * (lips.half_left + lips.half_right)
-    across = lips.along(face[..., 0]) * np.clip(halves, 0.42, 0.56)
+    offset = face[..., 0] - np.float32(lips.middle)
+    scale = np.float32(np.clip(halves, 0.42, 0.56))
+    across = offset * np.where(offset < 0, scale / np.float32(lips.half_left), scale / np.float32(lips.half_right))
     seam = lips.rest[UPPER_INNER]
     # the line sags or lifts with the mouth; teeth stay straight, so only its tilt and height count
     slope, height = np.polyfit(seam[:, 0], seam[:, 1], 1)
-    return across, face[..., 1] - (slope * face[..., 0] + height)
+    return across, face[..., 1] - (np.float32(slope) * face[..., 0] + np.float32(height))
 
 
 def _teeth(
-    across: F64, below: F64, edge: float, widths: tuple[float, ...], lengths: tuple[float, ...], colour: F32
+    across: F32, below: F32, edge: float, widths: tuple[float, ...], lengths: tuple[float, ...], colour: F32
 ) -> F32:
     """(h, w, 4) f32 RGB times alpha, alpha of a row of teeth whose edges lie `edge` below."""
     offset = np.abs(across)
-    ends = np.cumsum((0.0, *widths))
+    ends = np.cumsum((0.0, *widths)).astype(np.float32)
     index = np.clip(np.searchsorted(ends, offset.ravel(), side="right") - 1, 0, len(widths) - 1).reshape(offset.shape)
-    width = np.array(widths)[index]
-    inside = (offset - ends[index]) / width * 2 - 1  # -1..1 across one tooth
-    sign = np.sign(across)
-    uneven = 0.004 * np.sin(7.3 * index + 2.1 * sign)
-    bottom = edge - 0.10 * offset**2 + np.array(lengths)[index] + uneven - 0.011 * np.abs(inside) ** 5
+    width = np.array(widths, np.float32)[index]
+    inside = np.abs((offset - ends[index]) / width * 2 - 1)  # 0 in the middle of a tooth, 1 at its sides
+    longer = np.array(lengths, np.float32)
+    uneven = np.stack([longer + 0.004 * np.sin(7.3 * np.arange(len(widths)) + 2.1 * side) for side in (-1, 1)])
+    bottom = edge - 0.10 * offset**2 + uneven.astype(np.float32)[(across > 0).astype(np.intp), index]
+    bottom -= 0.011 * inside**4 * inside
     soft = 0.012
     alpha = np.clip((bottom - below) / soft + 0.5, 0, 1) * np.clip((ends[-1] - offset) / 0.05, 0, 1)
     alpha *= np.clip((below + 0.30) / 0.03, 0, 1)
-    gap = np.clip((1 - np.abs(inside)) * width / 2 / 0.012, 0, 1)  # 0 where two teeth meet
-    bright = (0.86 + 0.14 * gap) * (1.0 - 0.06 * np.abs(inside) ** 2)
+    gap = np.clip((1 - inside) * width / 2 / 0.012, 0, 1)  # 0 where two teeth meet
+    bright = (0.86 + 0.14 * gap) * (1.0 - 0.06 * inside**2)
     bright *= np.clip(1.04 - 1.15 * offset**2, 0.45, 1)
     bright *= 1.0 - 0.10 * np.clip((below - bottom + 0.04) / 0.04, 0, 1)
-    gum = np.clip((-below - 0.10 + 0.03 * np.abs(inside) ** 2) / 0.03, 0, 1)[..., None]
+    gum = np.clip((-below - 0.10 + 0.03 * inside**2) / 0.03, 0, 1)[..., None]
     tooth = colour * bright[..., None]
     rgb = tooth + (colour * np.array([0.72, 0.40, 0.40], np.float32) * 0.8 - tooth) * gum
     return np.concatenate([rgb * alpha[..., None], alpha[..., None] * 255], -1).astype(np.float32)
 
 
-def _tongue(across: F64, below: F64, light: Light) -> F32:
+def _tongue(across: F32, below: F32, light: Light) -> F32:
     """(h, w, 4) f32: a low mound whose top lies a little below the shut line."""
     top = -0.15 + 0.5 * across**2
     inside = np.clip((below - top) / 0.06 + 0.5, 0, 1) * np.clip((0.36 - np.abs(across)) / 0.08, 0, 1)
@@ -212,7 +215,9 @@ def _tongue(across: F64, below: F64, light: Light) -> F32:
     return np.concatenate([rgb * inside[..., None], inside[..., None] * 255], -1).astype(np.float32)
 
 
-def _real_teeth(anchor: U8, mesh_patch: F64, lips: Lips, light: Light, rect: tuple[int, int, int, int]) -> U8 | None:
+def _real_teeth(
+    anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose, light: Light, rect: tuple[int, int, int, int]
+) -> U8 | None:
     """The portrait's own teeth where its mouth is open enough and they are lit."""
     gap = float((lips.source[LOWER_INNER, 1] - lips.source[UPPER_INNER, 1]).max())
     if lips.shut or gap < _REAL_TEETH_GAP:
@@ -226,8 +231,13 @@ def _real_teeth(anchor: U8, mesh_patch: F64, lips: Lips, light: Light, rect: tup
         return None
     alpha = cv2.GaussianBlur(hole, (0, 0), 1.0).astype(np.float32)[..., None]
     x1, y1, x2, y2 = rect
-    whole = np.concatenate([anchor.astype(np.float32) * (alpha / 255), alpha], -1)[y1:y2, x1:x2]
-    return np.ascontiguousarray(np.rint(whole).astype(np.uint8))
+    whole = np.concatenate([anchor.astype(np.float32) * (alpha / 255), alpha], -1)
+    # a broad smile bares more than speech does: up with them until they end where such teeth would
+    bared = (1 - UPPER_SHARE) * gap - 1.6 * TEETH_EDGE
+    up = -max(0.0, bared) * pose.to_patch[:, 1]
+    shift = np.array([[1, 0, up[0]], [0, 1, up[1]]])
+    lifted = cv2.warpAffine(whole, shift, (anchor.shape[1], anchor.shape[0]))[y1:y2, x1:x2]
+    return np.ascontiguousarray(np.rint(lifted).astype(np.uint8))
 
 
 def _small(texture: F32, rect: tuple[int, int, int, int]) -> U8:

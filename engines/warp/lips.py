@@ -34,7 +34,7 @@ _STEP = 0.005
 _LINE_COLUMNS = 61
 _SHUT_DARK = 0.05
 """A line between shut lips is darker than the lips over less than this height."""
-_UPPER_SHARE = 0.3
+UPPER_SHARE = 0.3
 """Of the way to a shut mouth that the upper lip comes down; the lower lip and the jaw do the rest."""
 _REST_LIFT = 0.03
 """Corners of a mouth at rest lie this much above its middle."""
@@ -171,10 +171,10 @@ def _closing(source: F64) -> tuple[F64, float]:
     corners = source[[UPPER_OUTER[0], UPPER_OUTER[-1]]]
     width = float(corners[1, 0] - corners[0, 0])
     middle_x = float(corners[:, 0].mean())
-    seam_y = source[UPPER_INNER[5], 1] + _UPPER_SHARE * gap[5]
+    seam_y = source[UPPER_INNER[5], 1] + UPPER_SHARE * gap[5]
     lift = max(0.0, float(seam_y - corners[:, 1].mean()) - _REST_LIFT)
     smile = min(1.0, lift / 0.12)
-    for rings, share, outer in ((UPPER_RINGS, _UPPER_SHARE, 0.0), (LOWER_RINGS, _UPPER_SHARE - 1.0, 0.72)):
+    for rings, share, outer in ((UPPER_RINGS, UPPER_SHARE, 0.0), (LOWER_RINGS, UPPER_SHARE - 1.0, 0.72)):
         for ring, inside in zip(rings, RING_SHARE, strict=True):
             along = np.clip((source[ring, 0] - middle_x) / (width / 2), -1, 1)
             # the outlines follow less than the inner lips: a stretched lip grows full again as it relaxes

@@ -31,9 +31,11 @@ U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
-_OPEN, _ROUND = MOVES.index("open"), MOVES.index("round")
+_CLOSE, _OPEN, _ROUND = (MOVES.index(name) for name in ("close", "open", "round"))
 _SMOOTHING = 1e-5
 _CONTOUR_POINTS = 31
+_SKIN_POINTS = 96
+"""Of the mesh outside the lips, enough to bend smoothly and few enough to solve quickly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,8 +122,13 @@ class Rig:
         low = np.floor(np.minimum(seam.min(0), ends.min(0)) - pad).astype(int)
         high = np.ceil(np.maximum(seam.max(0), ends.max(0)) + pad).astype(int)
         low, high = np.maximum(low, (area.x1, area.y1)), np.minimum(high, (area.x2, area.y2))
+        if np.any(high <= low):
+            return
         alpha = np.zeros((high[1] - low[1], high[0] - low[0]), np.uint8)
         touch = np.clip(1.25 - gap / (0.035 * self.pose.unit_px), 0, 1)
+        if self.lips.shut:  # a little past the corners, where the layers still differ from the portrait
+            seam = np.concatenate([2 * seam[:1] - seam[2:3], seam, 2 * seam[-1:] - seam[-3:-2]])
+            touch = np.concatenate([touch[:1], touch, touch[-1:]])
         points = np.rint((seam - low) * 16).astype(np.int32)
         if self.lips.shut:
             thickness, blur = max(3, round(2 * reach)), reach * 0.25
@@ -140,7 +147,7 @@ class Rig:
             line = sample(self.layers.anchor, (upper_from[part] + lower_from[part]) * np.float32(0.5))
             view[...] = cv2.blendLinear(line, view.copy(), soft, 1 - soft)
         else:
-            dark = 1 - soft[..., None] * np.array([0.42, 0.54, 0.54], np.float32)
+            dark = 1 - soft[..., None] * np.array([0.50, 0.62, 0.62], np.float32)
             view[...] = view * dark
 
 
@@ -159,17 +166,29 @@ def build_rig(anchor: U8, shows: F32, points: F32, box: tuple[int, int, int, int
     room = _room_below(window, chin, pose)
     face_moves = moves(lips, room)
     upper, lower = _fields(pose, lips, face_moves, window, area)
-    upper_line, lower_line = pose.patch(lips.source[UPPER_INNER]), pose.patch(lips.source[LOWER_INNER])
-    corners = pose.patch(lips.rest[[LIP_CORNER_LEFT, LIP_CORNER_RIGHT]]).astype(np.float32)
-    contours = Contours(
-        upper_line.astype(np.float32),
-        lower_line.astype(np.float32),
-        upper.at(upper_line),
-        lower.at(lower_line),
-        corners,
-    )
+    contours = _contours(pose, lips, upper, lower)
     interior = make_interior(anchor, mesh_patch, lips, pose)
     return Rig(split_layers(anchor, lips, pose), upper, lower, contours, interior, lips, pose)
+
+
+def _contours(pose: FacePose, lips: Lips, upper: Fields, lower: Fields) -> Contours:
+    upper_line, lower_line = pose.patch(lips.source[UPPER_INNER]), pose.patch(lips.source[LOWER_INNER])
+    upper_moves, lower_moves = upper.at(upper_line), lower.at(lower_line)
+    # the grid shuts a mouth to within a pixel or two: let the contours meet where the lips all but do
+    down = pose.to_patch[:, 1] / np.linalg.norm(pose.to_patch[:, 1])
+    left_open = (lower_line + lower_moves[_CLOSE] - upper_line - upper_moves[_CLOSE]) @ down
+    left_open[np.abs(left_open) > 0.05 * pose.unit_px] = 0.0
+    meet = (left_open[:, None] * down / 2).astype(np.float32)
+    upper_moves[_CLOSE] += meet
+    lower_moves[_CLOSE] -= meet
+    corners = pose.patch(lips.rest[[LIP_CORNER_LEFT, LIP_CORNER_RIGHT]])
+    return Contours(
+        upper_line.astype(np.float32),
+        lower_line.astype(np.float32),
+        upper_moves,
+        lower_moves,
+        corners.astype(np.float32),
+    )
 
 
 def motion_window(shows: F32, pose: FacePose, size: int) -> F32:
@@ -213,6 +232,9 @@ def _fields(pose: FacePose, lips: Lips, face_moves: F64, window: F32, area: Area
     skin = np.ones(len(source), bool)
     skin[LIPS] = False
     along = lips.along(rest[:, 0])
+    skin &= np.isin(
+        np.arange(len(source)), spread_out(source, np.flatnonzero(skin & (rest[:, 1] > -1.2)), _SKIN_POINTS)
+    )
     near = skin & (np.abs(along) < 0.85) & (np.abs(rest[:, 1]) < 0.36)
     frame = _frame_points(pose, window.shape[0])
     vectors = pose.patch_vectors(face_moves)
@@ -229,6 +251,17 @@ def _fields(pose: FacePose, lips: Lips, face_moves: F64, window: F32, area: Area
     apart = smoothstep((1.35 - np.abs(x)) / 0.3)[None, ..., None].astype(np.float32)
     mean = (read[0] + read[1]) / 2
     return tuple(Fields.of(area, mean + (field - mean) * apart) for field in read)  # type: ignore[return-value]
+
+
+def spread_out(places: F64, among: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
+    """At most `count` of the points `among`, the chin first, each as far as can be from those before it."""
+    at = places[among]
+    chosen = [int(np.flatnonzero(among == CHIN)[0])]
+    away = np.full(len(among), np.inf)
+    while len(chosen) < min(count, len(among)):
+        away = np.minimum(away, ((at - at[chosen[-1]]) ** 2).sum(1))
+        chosen.append(int(away.argmax()))
+    return among[chosen]
 
 
 def _frame_points(pose: FacePose, size: int) -> F64:
