@@ -97,9 +97,9 @@ class Outbound:
                 return
             first, second = await loop.run_in_executor(self._executor, encoder.encode, picture.pcm48, picture.index)
             self.audio.packets.put_nowait(first)
-            if not len(
-                self._sounds
-            ):  # in step: the second half is due half a frame later, so that no burst looks like jitter
+            if (
+                len(self._sounds) == 0
+            ):  # in step: half a frame apart, for a burst of two looks like jitter to the receiver
                 await self._clock.sleep_until(self._clock.now_ns() + PACKET_GAP_NS)
             self.audio.packets.put_nowait(second)
 
