@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
+Times = npt.NDArray[np.floating[Any]]
 I64 = npt.NDArray[np.int64]
 
 CHANNELS = ("open", "wide", "round", "fv", "press", "tongue")
@@ -129,7 +129,7 @@ def read_alignment(path: Path) -> tuple[Phone, ...]:
     )
 
 
-def visemes_at(phones: Sequence[Phone], times_s: F64) -> I64:
+def visemes_at(phones: Sequence[Phone], times_s: Times) -> I64:
     """(n,) index into `VISEMES` of the phone sounding at each time; silence where there is none."""
     classes = np.zeros(len(times_s), np.int64)
     for phone in phones:
@@ -137,7 +137,7 @@ def visemes_at(phones: Sequence[Phone], times_s: F64) -> I64:
     return classes
 
 
-def mouth_curves(phones: Sequence[Phone], times_s: F64) -> F32:
+def mouth_curves(phones: Sequence[Phone], times_s: Times) -> F32:
     """(n, 6) f32 0..1 in the order of `CHANNELS`: each phone's target smoothed by coarticulation, at each time."""
     rate_hz = 1000
     margin = round(4 * COARTICULATION_S * rate_hz)

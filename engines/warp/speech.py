@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +29,15 @@ SMOOTHING = np.array([0.25, 0.5, 0.25], np.float32)
 """Weights of the network's words for 10 ms before, in and 10 ms after the middle of the frame: symmetric, so no lag."""
 
 
+def shipped_weights() -> Path:
+    """Where the weights lie in this installation; training writes them there."""
+    with resources.as_file(resources.files("engines.warp").joinpath(WEIGHTS)) as path:
+        return path
+
+
 def mel_filters(warp: float = 1.0) -> F32:
-    """(257, MEL_BANDS) f32 triangles on the mel scale; `warp` stretches the frequency axis, as a longer throat would."""
-
-    def mel(hz: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return 2595.0 * np.log10(1.0 + hz / 700.0)
-
-    low, high = mel(np.array([MEL_LOW_HZ, MEL_HIGH_HZ]))
+    """(257, MEL_BANDS) f32 triangles on the mel scale; `warp` stretches the frequency axis, as a short throat would."""
+    low, high = (2595.0 * math.log10(1.0 + hz / 700.0) for hz in (MEL_LOW_HZ, MEL_HIGH_HZ))
     edges_hz = 700.0 * (10.0 ** (np.linspace(low, high, MEL_BANDS + 2) / 2595.0) - 1.0)
     # Above a knee the warp eases back, so that the top of the band stays inside what was recorded.
     knee_hz = 4800.0 / max(warp, 1.0)
@@ -55,7 +59,8 @@ def log_mel(samples: F32, filters: F32 = _FILTERS) -> F32:
     frames = np.lib.stride_tricks.sliding_window_view(samples, MEL_WINDOW_SAMPLES, axis=-1)[..., ::HOP_SAMPLES, :]
     spectrum = np.fft.rfft(frames * _HANN, FFT_SAMPLES)
     power = spectrum.real**2 + spectrum.imag**2
-    return np.log(power.astype(np.float32) @ filters + np.float32(POWER_FLOOR))
+    rows: F32 = np.log(power.astype(np.float32) @ filters + np.float32(POWER_FLOOR))
+    return rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +113,11 @@ class MouthNet:
     @classmethod
     def load(cls) -> MouthNet:
         """The network that ships beside this file."""
-        body = resources.files("engines.warp").joinpath(WEIGHTS).read_bytes()
+        return cls.read(resources.files("engines.warp").joinpath(WEIGHTS).read_bytes())
+
+    @classmethod
+    def read(cls, body: bytes) -> MouthNet:
+        """The network in a weights file that `engines.warp.training` wrote."""
         header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])["__metadata__"]
         weights = {name: value.astype(np.float32) for name, value in safetensors.numpy.load(body).items()}
         dilations = tuple(int(d) for d in header["dilations"].split())
@@ -120,8 +129,10 @@ class MouthNet:
         return self.context_samples + FRAME_SAMPLES_16K + self.lookahead_samples
 
     def shapes(self, windows: F32) -> F32:
-        """(B, window_samples) f32 in -1..1 -> (B, 6) f32 0..1: open, wide, round, fv, press, tongue in the middle of the
-        frame. Raises EngineContract for another length."""
+        """(B, window_samples) f32 in -1..1 -> (B, 6) f32 0..1: open, wide, round, fv, press, tongue in mid-frame.
+
+        Raises EngineContract for another length.
+        """
         return self._finish(_sigmoid(self._features(windows) @ self._shape + self._shape_bias))
 
     def visemes(self, windows: F32) -> F32:
@@ -132,18 +143,19 @@ class MouthNet:
         return smooth
 
     def _finish(self, steps: F32) -> F32:
-        """(B, 3, 6) raw -> (B, 6): smoothed, then the calibration that gives small sound a shut mouth and speech its full range."""
+        """(B, 3, 6) raw -> (B, 6): smoothed, then calibrated: small doubts shut the mouth, speech has full range."""
         smooth = np.tensordot(SMOOTHING, steps, axes=(0, 1))
-        return np.clip((smooth - self._floor) * self._gain, 0.0, 1.0).astype(np.float32)
+        shapes: F32 = np.clip((smooth - self._floor) * self._gain, 0.0, 1.0).astype(np.float32)
+        return shapes
 
     def _features(self, windows: F32) -> F32:
         """(B, window_samples) -> (B, 3, channels): the network's last layer at the three steps around the middle."""
         if windows.ndim != 2 or windows.shape[1] != self.window_samples:
             raise EngineContract("mouth_net windows", f"(B, {self.window_samples})", str(windows.shape))
-        x = (log_mel(windows) - self._mean) * self._scale
-        x = np.maximum(_convolve(x, self._input, self._input_bias, 1), 0.0)
+        x: F32 = (log_mel(windows) - self._mean) * self._scale
+        x = _rectified(_convolve(x, self._input, self._input_bias, 1))
         for block in self._blocks:
-            inner = np.maximum(_convolve(x, block.taps, block.taps_bias, block.dilation), 0.0)
+            inner = _rectified(_convolve(x, block.taps, block.taps_bias, block.dilation))
             x = x[:, 2 * block.dilation :] + inner @ block.point + block.point_bias
         return x
 
@@ -158,6 +170,11 @@ def _convolve(x: F32, taps: F32, bias: F32, dilation: int) -> F32:
     length = x.shape[1] - 2 * dilation
     stacked = np.concatenate([x[:, k * dilation : k * dilation + length] for k in range(3)], axis=2)
     result: F32 = stacked @ taps + bias
+    return result
+
+
+def _rectified(x: F32) -> F32:
+    result: F32 = np.maximum(x, np.float32(0.0), out=x)
     return result
 
 
