@@ -1,7 +1,7 @@
 """A pickle reader that cannot run anything: plain values, and only the names a caller maps to its own functions.
 
 The standard Unpickler with a restricted `find_class` still lets a file size its memo table or set attributes on what a
-name gives; this one has no such opcodes. It reads what `torch.save` and `pickle.dump` write for packets.
+name gives; this one cannot. It reads what `torch.save` and `pickle.dump` write for packets.
 """
 
 from __future__ import annotations
@@ -25,6 +25,15 @@ class Named:
     def __init__(self, name: str, call: Call) -> None:
         self.name = name
         self.call = call
+
+
+class Buildable:
+    """A stand-in that may be given the state that follows it in a pickle."""
+
+    __slots__ = ()
+
+    def build(self, state: object) -> None:
+        raise NotImplementedError
 
 
 def read_pickle(
@@ -143,6 +152,12 @@ class _Machine:
         flags = {"00": False, "01": True}
         self.stack.append(flags[text] if text in flags else int(text.rstrip("L")))
 
+    def build(self) -> None:
+        state, target = self.stack.pop(), self.stack[-1]
+        if not isinstance(target, Buildable):
+            raise PacketInvalid(self.field, "plain values only", "an object with a state of its own")
+        target.build(state)
+
     def stack_global(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
         self.push_name(f"{module}.{name}")
@@ -222,5 +237,6 @@ _ACTIONS: dict[int, Callable[[_Machine], None]] = {
     ord("c"): lambda m: m.push_name(f"{m.line()}.{m.line()}"),
     0x93: _Machine.stack_global,
     ord("R"): _Machine.reduce,
+    ord("b"): _Machine.build,
     ord("Q"): _Machine.load_persistent,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from avatars.packet import Anchors, AvatarPacket
 from avatars.pickles import read_pickle
 from avatars.precompile import PACKET_VERSION
 from avatars.tensorfile import read_tensor_file
-from avatars.torchfile import read_torch_file
+from avatars.torchfile import TorchFile, read_torch_file
 from avatars.writer import ANCHORS_FILE, LANDINGS_FILE, LANDMARKS_FILE
 
 F16 = npt.NDArray[np.float16]
@@ -30,6 +30,8 @@ I32 = npt.NDArray[np.int32]
 U8 = npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]
 Files = Mapping[str, IO[bytes]]
+Names = Mapping[str, Callable[..., Any]]
+Rows = list[tuple[int, ...]]
 
 MAX_CYCLE_FRAMES = 4000
 MAX_SIDE_PX = 8192
@@ -57,33 +59,38 @@ class Inspected:
             self._passed.add(version)
 
 
-def open_packet(path: Path, avatar_id: str, inspected: Inspected) -> AvatarPacket:
+def open_packet(path: Path, avatar_id: str, inspected: Inspected, names: Names | None = None) -> AvatarPacket:
     """The packet of a folder, read-only over the mapped files.
 
     The first open of each version of the files hashes them and searches their values; later ones check structure.
-    Packets made elsewhere carry no digests: they are searched alike. Raises FileNotFoundError, PacketInvalid,
-    PacketVersion.
+    Packets made elsewhere carry no digests: they are searched alike. `names` are what pickles may hold beside plain
+    numbers. Raises FileNotFoundError, PacketInvalid, PacketVersion.
     """
     with PacketFolder(path) as folder, ExitStack() as stack:
         info = _read_info(stack.enter_context(folder.open(INFO_FILE)), avatar_id)
         digests = _listed_digests(info)
-        names = sorted({*SEVEN, *digests} - {INFO_FILE})
-        files = {name: stack.enter_context(folder.open(name)) for name in names}
+        wanted = sorted({*SEVEN, *digests} - {INFO_FILE})
+        files = {name: stack.enter_context(folder.open(name)) for name in wanted}
         version = tuple(identity(file) for file in files.values())
         search = version not in inspected
-        if search:
+        if search and digests:
             _check_digests(files, digests)
-        packet = _read_seven(files, avatar_id, info, search=search)
+        elif search:
+            for name in ("frames.pt", "latents.pt", "masks.pt"):
+                TorchFile(files[name], name).check_sums()
+        packet = _read_seven(files, avatar_id, info, names or {}, search=search)
         if digests.keys() >= {ANCHORS_FILE, LANDINGS_FILE, LANDMARKS_FILE}:
             packet = _with_sidecars(packet, files)
         inspected.add(version)
         return packet
 
 
-def _read_seven(files: Files, avatar_id: str, info: dict[str, Any], *, search: bool) -> AvatarPacket:
+def _read_seven(files: Files, avatar_id: str, info: dict[str, Any], names: Names, *, search: bool) -> AvatarPacket:
     frames = _frames(read_torch_file(files["frames.pt"], "frames.pt"))
+    if info.get("channel_order") == "bgr":
+        frames = frames[:, ::-1]
     count = len(frames)
-    geometry = _geometry(files["geometry.pkl"], count)
+    geometry = _geometry(_rows(files, "geometry.pkl", count, 8, names))
     latents = read_torch_file(files["latents.pt"], "latents.pt")
     ours = "digests" in info and info.get("latent_encoder") is None
     return AvatarPacket(
@@ -92,7 +99,9 @@ def _read_seven(files: Files, avatar_id: str, info: dict[str, Any], *, search: b
         latents=_latents(latents, count, may_be_empty=ours, search=search),
         masks=_masks(read_torch_file(files["masks.pt"], "masks.pt"), count, search=search),
         geometry=geometry,
-        coords=_coords(files, geometry),
+        coords=_coords(
+            _rows(files, "coords.pkl", count, 4, names), _rows(files, "mask_coords.pkl", count, 4, names), geometry
+        ),
         info=info,
     )
 
@@ -185,13 +194,13 @@ def _masks(masks: object, count: int, *, search: bool) -> tuple[F32, ...]:
     return tuple(checked)
 
 
-def _rows(file: IO[bytes], name: str, count: int, width: int) -> list[tuple[int, ...]]:
+def _rows(files: Files, name: str, count: int, width: int, names: Names) -> Rows:
     """A pickled list of `count` tuples or lists of `width` plain integers."""
-    file.seek(0)
-    data = file.read(_MAX_PICKLE_BYTES + 1)
+    files[name].seek(0)
+    data = files[name].read(_MAX_PICKLE_BYTES + 1)
     if len(data) > _MAX_PICKLE_BYTES:
         raise PacketInvalid(name, f"at most {_MAX_PICKLE_BYTES >> 20} MiB", "more")
-    rows = read_pickle(data, name)
+    rows = read_pickle(data, name, names)
     if not isinstance(rows, list) or len(rows) != count:
         found = f"{len(rows)} rows" if isinstance(rows, list) else type(rows).__name__
         raise PacketInvalid(name, f"a list of {count} rows, one for each frame", found)
@@ -203,19 +212,17 @@ def _rows(file: IO[bytes], name: str, count: int, width: int) -> list[tuple[int,
     return [tuple(row) for row in rows]
 
 
-def _geometry(file: IO[bytes], count: int) -> tuple[Geometry, ...]:
-    rows = [Geometry(*row) for row in _rows(file, "geometry.pkl", count, 8)]
-    for i, g in enumerate(rows):
+def _geometry(rows: Rows) -> tuple[Geometry, ...]:
+    geometry = tuple(Geometry(*row) for row in rows)
+    for i, g in enumerate(geometry):
         inside = 0 <= g.rel_x < g.crop_width_px and 0 <= g.rel_y < g.crop_height_px
         if not inside or g.rel_w < 1 or g.rel_h < 1:
             raise PacketInvalid(f"geometry.pkl[{i}]", "a face box inside the crop", str(tuple(g)))
-    return tuple(rows)
+    return geometry
 
 
-def _coords(files: Files, geometry: tuple[Geometry, ...]) -> tuple[tuple[int, int, int, int], ...]:
+def _coords(boxes: Rows, mirrors: Rows, geometry: tuple[Geometry, ...]) -> tuple[tuple[int, int, int, int], ...]:
     """Face boxes, which geometry must agree with; and the crops' mirror, which some makers fill with face boxes."""
-    boxes = _rows(files["coords.pkl"], "coords.pkl", len(geometry), 4)
-    mirrors = _rows(files["mask_coords.pkl"], "mask_coords.pkl", len(geometry), 4)
     for i, (box, mirror, g) in enumerate(zip(boxes, mirrors, geometry, strict=True)):
         x1, y1, x2, y2 = box
         if x1 >= x2 or y1 >= y2:

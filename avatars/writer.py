@@ -91,10 +91,10 @@ class PacketWriter:
             yield np.ascontiguousarray(self._stored_frame(i).transpose(1, 2, 0))
 
     def finish(self, order: Sequence[int], *, materialise: bool = False) -> None:
-        """Write what is left but `avator_info.json`. `order` says which distinct frame each cycle frame is; each comes first in turn.
+        """Write what is left but `avator_info.json`. `order` names the distinct frame of each cycle frame.
 
-        A single frame is stored once and repeated by its shape, unless `materialise` asks for real copies, which
-        consumers that draw in place need.
+        It begins with each distinct frame in turn. A single frame is stored once and repeated by its shape, unless
+        `materialise` asks for real copies, which consumers that draw in place need.
         """
         count = self.frame_count
         if list(order[:count]) != list(range(count)) or len(self._faces) != count:
