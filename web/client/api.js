@@ -4,6 +4,7 @@ import { Failure } from "./failure.js";
 
 const CALL_TIMEOUT_MS = 20_000;
 const SPEECH_TIMEOUT_MS = 120_000;
+const SPEECH_REFUSALS = ["refused", "server-full", "warming"];
 
 /**
  * @typedef {{id: string, title: string, url: string, seconds: number}} Sample
@@ -117,13 +118,13 @@ export class Api {
    * @returns {Promise<{speech: string, seconds: number}>}
    */
   async speak(id, speech) {
-    const type = typeof speech === "string" ? "text/plain; charset=utf-8" : speech.type || "application/octet-stream";
+    const type = typeof speech === "string" ? "text/plain; charset=utf-8" : soundType(speech);
     try {
       const call = { method: "POST", body: speech, type, timeoutMs: SPEECH_TIMEOUT_MS };
       return await (await this.call(`${sessionPath(id)}/speech`, call)).json();
     } catch (error) {
-      if (!(error instanceof Failure) || error.code !== "refused") throw error;
-      throw new Failure("speech-refused", { detail: error.detail, status: error.status ?? undefined });
+      if (!(error instanceof Failure) || !SPEECH_REFUSALS.includes(error.code)) throw error;
+      throw new Failure("speech-refused", { detail: error.reason ?? undefined, status: error.status ?? undefined });
     }
   }
 
@@ -140,13 +141,22 @@ export class Api {
     const { status } = response;
     const { type = "", detail } = await readProblem(response);
     if (status === 401 || status === 403) return new Failure("token-needed", { status });
-    if (status === 404 || status === 410) return new Failure("session-ended", { status });
+    if (status === 404 || status === 410) return new Failure("session-ended", { status, detail });
     if (status === 503 || status === 429) {
       const retryAfterS = Number.parseInt(response.headers.get("Retry-After") ?? "", 10) || 5;
-      return new Failure(type.endsWith("SessionLimit") ? "server-full" : "warming", { status, retryAfterS });
+      const code = type.endsWith("SessionLimit") ? "server-full" : "warming";
+      return new Failure(code, { status, detail, retryAfterS });
     }
     return new Failure("refused", { status, detail });
   }
+}
+
+/**
+ * Some systems call an Ogg file a video; the server looks at the bytes anyway.
+ * @param {Blob} sound
+ */
+function soundType(sound) {
+  return sound.type.startsWith("audio/") ? sound.type : "application/octet-stream";
 }
 
 /** @param {string} id */

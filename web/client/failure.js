@@ -100,17 +100,17 @@ const WORDS = {
   }),
   "speech-refused": ({ detail }) => ({
     title: "That could not be spoken",
-    detail: detail ?? "Send a WAV, FLAC, MP3 or Ogg file, or up to 2,000 characters of text.",
+    detail: sentence(detail) ?? "Send a WAV, FLAC, MP3 or Ogg file, or up to 2,000 characters of text.",
     action: "none",
   }),
   refused: ({ detail, status }) => ({
     title: "The server refused",
-    detail: detail ?? (status ? `It answered with status ${status}.` : "It gave no reason."),
+    detail: sentence(detail) ?? (status ? `It answered with status ${status}.` : "It gave no reason."),
     action: "retry",
   }),
   unexpected: ({ detail }) => ({
     title: "Something unexpected went wrong",
-    detail: detail ?? "Reload the page and try again.",
+    detail: sentence(detail) ?? "Reload the page and try again.",
     action: "reload",
   }),
 };
@@ -131,6 +131,7 @@ export class Failure extends Error {
     this.action = words.action;
     this.status = facts.status ?? null;
     this.retryAfterS = facts.retryAfterS ?? null;
+    this.reason = facts.detail ?? null;
   }
 
   /**
@@ -156,6 +157,14 @@ export class Failure extends Error {
     if (name === "NotReadableError" || name === "AbortError") return new Failure("mic-busy", { cause: error });
     return Failure.from(error);
   }
+}
+
+/**
+ * The server's own words as a sentence.
+ * @param {string | undefined} words
+ */
+function sentence(words) {
+  return words && `${words[0].toUpperCase()}${words.slice(1)}${/[.!?]$/.test(words) ? "" : "."}`;
 }
 
 /** Codes after which a new attempt can succeed without the visitor doing anything. */

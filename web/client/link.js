@@ -79,7 +79,7 @@ export class Link extends EventTarget {
     const answer = await this.#api.openSession(this.#options, offer);
     this.id = answer.id;
     if (this.#closed) {
-      this.#hangUp();
+      await this.#hangUp();
       throw new Failure("session-ended");
     }
     await this.#pc.setRemoteDescription({ type: "answer", sdp: answer.sdp });
@@ -121,12 +121,16 @@ export class Link extends EventTarget {
     if (this.#closed) return;
     this.#closed = true;
     clearTimeout(this.#trickleTimer);
-    this.#pc.close();
-    this.#hangUp();
+    this.#pc.getReceivers().forEach(({ track }) => track.stop());
+    // The server is told first: once the connection is down it may have forgotten the session already.
+    this.#hangUp().finally(() => this.#pc.close());
   }
 
-  #hangUp() {
-    if (this.id) this.#api.hangUp(this.id).catch(() => {}); // gone already is as good
+  async #hangUp() {
+    const id = this.id;
+    if (!id) return;
+    await this.#trickling;
+    await this.#api.hangUp(id).catch(() => {}); // gone already is as good
   }
 
   #addTransceivers() {

@@ -6,14 +6,14 @@ import { Lane } from "./lane.js";
 import { recall, remember } from "./settings.js";
 import { Timeline } from "./timeline.js";
 
-/** Stages of the server in the order sound passes them, with the words a visitor reads. */
+/** The server's stages in the order sound passes them, with the words a visitor reads. */
 const STAGES = [
   ["capture_gate", "Detect voice"],
   ["gate_window", "Gather sound"],
   ["window_queue", "Hand over"],
   ["queue_render", "Draw the mouth"],
-  ["render_compose", "Blend"],
-  ["compose_encode", "Pace and encode"],
+  ["render_compose", "Pace and blend"],
+  ["compose_encode", "Encode"],
   ["encode_send", "Send"],
 ];
 const KIND_WORDS = { voiced: "speaking", idle: "idle", held: "held", late: "late" };
@@ -85,32 +85,45 @@ export class Panel {
     this.#fold.title = folded ? "Show the figures (P)" : "Fold away (P)";
   }
 
-  /** Stages of the server, then what the browser knows of the way to the screen. */
-  #stages() {
-    const served = this.#history.last?.stages_ms ?? {};
-    const stages = STAGES.map(([key, name]) => ({ name, ...(served[key] ?? NOTHING) }));
+  /**
+   * What lies before the server's stamps, its stages, then what the browser knows of the way to the screen.
+   * @param {import("./history.js").Spread} served
+   */
+  #stages(served) {
+    const told = this.#history.last?.stages_ms ?? {};
+    const stages = STAGES.map(([key, name]) => ({ name, ...(told[key] ?? NOTHING) }));
+    const stamped = stages.reduce((sum, { p50 }) => sum + (p50 ?? 0), 0);
+    const known = served.p50 !== null;
     const { rttMs = null, jitterBufferMs = null, decodeMs = null } = this.#browser ?? {};
-    const known = stages.some(({ p50 }) => p50 !== null);
     const network = rttMs === null ? null : this.#mirror ? rttMs : rttMs / 2;
     const screen = jitterBufferMs === null ? null : jitterBufferMs + (decodeMs ?? 0);
+    const before = served.p50 === null ? null : Math.max(0, served.p50 - stamped);
+    stages.unshift({ name: "Listen ahead", p50: before, p95: null });
     stages.push({ name: "Network", p50: known ? network : null, p95: null });
     stages.push({ name: "Browser", p50: known ? screen : null, p95: null });
     return stages;
   }
 
   #render() {
-    const stages = this.#stages();
-    const beyond = (stages[7].p50 ?? 0) + (stages[8].p50 ?? 0);
     const served = this.#history.last?.mic_to_lip_ms ?? NOTHING;
+    const stages = this.#stages(served);
+    const beyond = stages.slice(-2).reduce((sum, { p50 }) => sum + (p50 ?? 0), 0);
     const whole = { p50: plus(served.p50, beyond), p95: plus(served.p95, beyond) };
     this.#lane.show(stages, whole);
     this.#timeline.show(this.#history.entries);
     this.#key.replaceChildren(...stages.map(keyItem));
     this.#kinds.replaceChildren(...KINDS.map((kind) => kindItem(kind, this.#history.totals[kind])));
     this.#renderFigures(served);
+    this.#renderBrief(whole.p50);
+  }
+
+  /** @param {number | null} wholeMs */
+  #renderBrief(wholeMs) {
+    const { last } = this.#history;
     const from = this.#mirror ? "Microphone to lip" : "Sound to lip";
-    const fps = this.#history.last?.fps;
-    this.#brief.textContent = fps === undefined ? "Nothing live yet" : `${from} ${figure(whole.p50, "ms")}, ${figure(fps, "pictures a second")}`;
+    if (!last) return this.#brief.replaceChildren("Nothing live yet");
+    const rate = made("span", "brief-rate", `, ${number(last.fps, 0)} pictures a second`);
+    this.#brief.replaceChildren(`${from} ${number(wholeMs, 0)} ms`, rate);
   }
 
   /** @param {import("./history.js").Spread} served */
@@ -122,12 +135,12 @@ export class Panel {
     const rows = [
       ["Server, median", served.p50, "ms"],
       ["Server, 95 %", served.p95, "ms"],
-      ["A/V offset", last?.av_offset_ms, "ms", 1],
+      ["A/V offset, sent", last?.av_offset_ms, "ms", 1],
+      ["A/V offset, played", browser?.avOffsetMs, "ms"],
       ["Round trip", browser?.rttMs, "ms", 1],
       ["Pictures", browser?.fps, "a second", 1],
       ["Held or late", missed, "%", 1],
       ["Bitrate", browser?.bitrateKbps, "kbit/s"],
-      ["Look-ahead", last?.look_ahead_ms, "ms"],
     ];
     this.#figures.replaceChildren(
       ...rows.map(([name, value, unit, digits = 0]) => {
@@ -179,12 +192,4 @@ function number(value, digits) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const text = value.toFixed(digits);
   return Number(text) === 0 ? (0).toFixed(digits) : text.replace("-", "−");
-}
-
-/**
- * @param {number | null | undefined} value
- * @param {string} unit
- */
-function figure(value, unit) {
-  return `${number(value, 0)} ${unit}`;
 }

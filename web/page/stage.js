@@ -65,8 +65,10 @@ export class Stage extends EventTarget {
    * @param {string} words beside the tally light
    */
   setState(state, words) {
+    const before = this.#frame.dataset.state;
     this.#frame.dataset.state = state;
     this.#tally.textContent = words;
+    if (state === before) return;
     clearTimeout(this.#nameTimer);
     if (state !== "live") return;
     this.#frame.dataset.name = "shown";
