@@ -51,6 +51,7 @@ class BitrateControl:
         self._best_rtt_ms = float("inf")
         self._changed_ns: int | None = None
         self._troubled_ns: int | None = None
+        self._wish_bps = float(nominal)
         self.target_bps = nominal
 
     def note_hint(self, bitrate_bps: int, now_ns: int) -> None:
@@ -60,23 +61,22 @@ class BitrateControl:
     def note_report(self, loss: float, rtt_ms: float | None, now_ns: int) -> None:
         """A reception report on our video: share of packets lost since the last one, round trip if known."""
         settings = self._settings
-        limit_bps = float(self.target_bps)
         if rtt_ms is not None:
             self._best_rtt_ms = min(self._best_rtt_ms, rtt_ms)
         queue_grows = rtt_ms is not None and rtt_ms > self._best_rtt_ms + settings.rtt_rise_ms
-        if loss > settings.heavy_loss:
-            limit_bps *= 1.0 - loss / 2
-        elif queue_grows:
-            limit_bps *= 0.8
         if queue_grows or loss > settings.light_loss:
             self._troubled_ns = now_ns
+            if loss > settings.heavy_loss:
+                self._wish_bps *= 1.0 - loss / 2
+            elif queue_grows:
+                self._wish_bps *= 0.8
             if self._hint_ns is not None and now_ns - self._hint_ns < settings.hint_age_ns:
-                limit_bps = min(limit_bps, self._hint_bps)
+                self._wish_bps = min(self._wish_bps, self._hint_bps)
         if self._changed_ns is not None and now_ns - self._changed_ns < settings.rebuild_gap_ns:
             return
-        if limit_bps < self.target_bps * (1.0 - settings.least_change):
-            self._move(max(self._floor_bps, int(limit_bps)), now_ns)
-        elif self.target_bps < self._nominal_bps and self._clean_for(now_ns) > settings.clean_before_raise_ns:
+        if self._wish_bps < self.target_bps * (1.0 - settings.least_change):
+            self._move(max(self._floor_bps, int(self._wish_bps)), now_ns)
+        elif self._clean_for(now_ns) > settings.clean_before_raise_ns:
             self._move(min(self._nominal_bps, int(self.target_bps * settings.raise_factor)), now_ns)
 
     def _clean_for(self, now_ns: int) -> int:
@@ -85,8 +85,9 @@ class BitrateControl:
 
     def _move(self, target_bps: int, now_ns: int) -> None:
         if target_bps != self.target_bps:
-            self.target_bps = target_bps
             self._changed_ns = now_ns
+        self.target_bps = target_bps
+        self._wish_bps = float(target_bps)
 
 
 class KeyframeGate:

@@ -92,7 +92,7 @@ def _context(name: str, size_px: tuple[int, int], bitrate_bps: int) -> VideoCode
 
 def _vp8(_codec: VideoCodec, size_px: tuple[int, int], bitrate_bps: int) -> VideoCodecContext:
     context = _context("libvpx", size_px, bitrate_bps)
-    context.qmin, context.qmax = 7, 50  # below 7 a face costs twice the bits for what nobody sees (48 dB already)
+    context.qmin, context.qmax = 7, 56  # below 7 a face costs twice the bits for what nobody sees (48 dB already)
     context.options = {
         "deadline": "realtime",
         "cpu-used": "-8",
