@@ -1,8 +1,9 @@
-"""`liveanchor precompile` and `liveanchor avatars`: make packets, look at them, check them, bring them in, remove them."""
+"""`liveanchor precompile` and `liveanchor avatars`: make packets, look at them, check them, bring in, remove."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -194,7 +195,7 @@ def _summarise(batch: Batch) -> None:
     )
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -61,7 +61,7 @@ class Batch:
         """Make all (id, file) pairs, `jobs` at a time."""
         wall_ns, cpu_start_ns = self._clock.now_ns(), cpu_ns()
         with progress_bar() as bars, ThreadPoolExecutor(jobs, thread_name_prefix="precompile") as pool:
-            outcomes = list(pool.map(lambda pair: self._make(*pair, bars), sources))
+            outcomes = list(pool.map(lambda pair: self._make(pair[0], pair[1], bars), sources))
         self.wall_s = (self._clock.now_ns() - wall_ns) / NS_PER_S
         self.cpu_s = (cpu_ns() - cpu_start_ns) / NS_PER_S
         self.done = [outcome for outcome in outcomes if not outcome.error]
