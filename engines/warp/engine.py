@@ -13,6 +13,7 @@ from engines.errors import EngineContract, EngineOutput
 from engines.warp.face import WarpFace
 from engines.warp.life import Life
 from engines.warp.mesh import MESH_POINTS
+from engines.warp.moulds import cast
 from engines.warp.shape import MouthShape
 from engines.warp.speech import MouthNet
 
@@ -29,6 +30,7 @@ class WarpEngine:
             raise EngineContract("mouth_px", "a multiple of 4 from 128 to 512", str(mouth_px))
         cv2.setNumThreads(1)  # a frame is too small to share out, and the other cores have sessions of their own
         self._net = MouthNet.load()
+        self._moulds = cast()
         self._spec = EngineSpec(
             name=NAME,
             mouth_px=mouth_px,
@@ -48,7 +50,7 @@ class WarpEngine:
         if landmarks is None or landmarks.shape != wanted:
             found = "none" if landmarks is None else str(landmarks.shape)
             raise EngineContract("landmarks", f"{wanted} float32, MediaPipe mesh in frame pixels", found)
-        return WarpFace(packet, landmarks, self._spec.mouth_px, Life(packet.avatar_id))
+        return WarpFace(packet, landmarks, self._spec.mouth_px, Life(packet.avatar_id), self._moulds)
 
     def warm_up(self) -> None:
         self._net.shapes(np.zeros((1, self._spec.window_samples), np.float32))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from avatars.packet import AvatarPacket
 from engines.warp.life import Life
+from engines.warp.moulds import Moulds
 from engines.warp.rig import Rig, build_rig
 from engines.warp.shape import MouthShape
 
@@ -24,11 +25,12 @@ RIG_LIMIT = 64
 class WarpFace:
     """Renders any mouth shape on any frame of a packet. Threads may share it."""
 
-    def __init__(self, packet: AvatarPacket, landmarks: F32, patch_px: int, life: Life) -> None:
+    def __init__(self, packet: AvatarPacket, landmarks: F32, patch_px: int, life: Life, moulds: Moulds) -> None:
         self.patch_px = patch_px
         self._packet = packet
         self._landmarks = landmarks
         self._life = life
+        self._moulds = moulds
         self._still = packet.frames.strides[0] == 0
         self._lock = threading.Lock()
         self._rigs: OrderedDict[int, Rig | U8] = OrderedDict()
@@ -78,7 +80,9 @@ class WarpFace:
         points = self._landmarks[frame]
         if not np.isfinite(points).all():
             return np.asarray(anchor, dtype=np.uint8)
-        return build_rig(np.asarray(anchor, dtype=np.uint8), self._shows(frame, size), np.array(points), box)
+        return build_rig(
+            np.asarray(anchor, dtype=np.uint8), self._shows(frame, size), np.array(points), box, self._moulds
+        )
 
     def _shows(self, frame: int, size: tuple[int, int]) -> F32:
         """The packet's mask over the face box, (N, N) f32."""

@@ -1,4 +1,4 @@
-"""What shows between open lips: teeth, tongue, the dark behind them. Made once a face, in its light."""
+"""What shows between open lips: teeth, tongue, the dark behind them, in the place and light of one face."""
 
 from __future__ import annotations
 
@@ -9,27 +9,22 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from engines.warp.fields import sample
 from engines.warp.lips import UPPER_SHARE, Lips
 from engines.warp.mesh import CHEEKS, EYE_LEFT, EYE_RIGHT, LOWER_INNER, LOWER_RINGS, UPPER_INNER
-from engines.warp.motion import JAW_DROP, TEETH_EDGE
+from engines.warp.motion import JAW_DROP
+from engines.warp.moulds import TEETH_EDGE, Moulds
 from engines.warp.pose import FacePose
 
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
-_SUPERSAMPLE = 3
-_UPPER_WIDTHS = (0.165, 0.130, 0.120, 0.100, 0.085, 0.07)
-"""Front to back, units; the back ones foreshortened."""
-_UPPER_LENGTHS = (0.0, -0.008, -0.001, -0.010, -0.014, -0.018)
-_LOWER_WIDTHS = (0.100, 0.108, 0.110, 0.095, 0.085, 0.07)
-_LOWER_LENGTHS = (0.0, 0.004, 0.006, -0.004, -0.01, -0.016)
-_LOWER_EDGE = -0.02
-"""The lower teeth end this far above the line of the shut lips, and go down with the jaw."""
-_TEETH_TONE = np.array([0.96, 0.925, 0.85], np.float32)
-"""Teeth against the white of the eye."""
 _REAL_TEETH_GAP = 0.10
 """Teeth that show in a gap of at least this (units) are used as they are."""
+_TONGUE_TONE = np.array([0.70, 0.34, 0.34], np.float32)
+_DARK_TONE = np.array([0.20, 0.065, 0.065], np.float32)
+"""The back of the mouth against the white of the eye."""
 
 
 class Light(NamedTuple):
@@ -104,31 +99,36 @@ class Interior:
         return shade
 
 
-def make_interior(anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose) -> Interior:
+def make_interior(anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose, moulds: Moulds) -> Interior:
     """mesh_patch: (468, 2) patch pixels of the portrait's own mesh."""
     size = anchor.shape[0]
     corners = np.array([[-0.75, -0.32], [0.75, -0.32], [0.75, 0.75], [-0.75, 0.75]])
     bounds = pose.patch(corners + np.array([lips.middle, lips.rest[UPPER_INNER[5], 1]]))
-    x1, y1 = np.floor(bounds.min(0)).astype(int).clip(0, size - 1)
-    x2, y2 = np.ceil(bounds.max(0)).astype(int).clip(1, size)
+    x1, y1 = np.floor(bounds.min(0)).astype(int).clip(0, size - 1).tolist()
+    x2, y2 = np.ceil(bounds.max(0)).astype(int).clip(1, size).tolist()
     across, below = _places((x1, y1, x2, y2), lips, pose)
+    at = moulds.pixel(across, below)
     light = read_light(anchor, mesh_patch, lips, pose)
-    lower = _teeth(across, -below, -_LOWER_EDGE, _LOWER_WIDTHS, _LOWER_LENGTHS, light.white * _TEETH_TONE * 0.74)
-    upper = _real_teeth(anchor, mesh_patch, lips, pose, light, (x1, y1, x2, y2))
-    if upper is None:
-        upper = _small(
-            _teeth(across, below, TEETH_EDGE, _UPPER_WIDTHS, _UPPER_LENGTHS, light.white * _TEETH_TONE),
-            (x1, y1, x2, y2),
-        )
-    depth = np.clip(below / (JAW_DROP * 1.4), 0, 1)[..., None].astype(np.float32)
-    back = light.white * np.array([0.20, 0.065, 0.065], np.float32)
-    fine = back * (0.45 + 0.75 * depth)
-    dark = np.asarray(cv2.resize(fine, (x2 - x1, y2 - y1), interpolation=cv2.INTER_AREA), dtype=np.float32)
-    tongue = _tongue(across, below, light)
-    rect = (x1, y1, x2, y2)
+    upper = _real_teeth(anchor, mesh_patch, lips, pose, light)
+    tongue = 0.45 * light.lip + 0.55 * light.white * _TONGUE_TONE
+    depth = np.clip(below / (JAW_DROP * 1.4), 0, 1)[..., None]
     return Interior(
-        int(x1), int(y1), upper, _small(lower, rect), _small(tongue, rect), dark, pose.to_patch[:, 1], pose.unit_px
+        x=x1,
+        y=y1,
+        upper_teeth=_lit(moulds.upper_teeth, at, light.white) if upper is None else upper[y1:y2, x1:x2].copy(),
+        lower_teeth=_lit(moulds.lower_teeth, at, light.white),
+        tongue=_lit(moulds.tongue, at, tongue),
+        dark=(light.white * _DARK_TONE * (0.45 + 0.75 * depth)).astype(np.float32),
+        down=pose.to_patch[:, 1],
+        unit_px=pose.unit_px,
     )
+
+
+def _lit(mould: F32, at: F32, colour: F32) -> U8:
+    """A mould in its place and light."""
+    scale = np.append(colour, np.float32(255)).astype(np.float32)
+    lit: U8 = np.rint(sample(mould, at) * scale).clip(0, 255).astype(np.uint8)
+    return lit
 
 
 def read_light(anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose) -> Light:
@@ -161,64 +161,19 @@ def _pixels_at(picture: U8, points: F64) -> F64:
 
 
 def _places(rect: tuple[int, int, int, int], lips: Lips, pose: FacePose) -> tuple[F32, F32]:
-    """Units across, from the middle of the mouth and unforeshortened, and below the shut line; supersampled."""
+    """Units across, from the middle of the mouth and unforeshortened, and below the shut line, of each pixel."""
     x1, y1, x2, y2 = rect
-    step = 1 / _SUPERSAMPLE
-    x = np.arange(x1 - 0.5 + step / 2, x2 - 0.5, step)
-    y = np.arange(y1 - 0.5 + step / 2, y2 - 0.5, step)
-    face = pose.face(np.stack(np.meshgrid(x, y), -1)).astype(np.float32)
+    face = pose.face(np.stack(np.meshgrid(np.arange(x1, x2), np.arange(y1, y2)), -1).astype(np.float64))
     halves = 0.5 * (lips.half_left + lips.half_right)
-    offset = face[..., 0] - np.float32(lips.middle)
-    scale = np.float32(np.clip(halves, 0.42, 0.56))
-    across = offset * np.where(offset < 0, scale / np.float32(lips.half_left), scale / np.float32(lips.half_right))
+    across = lips.along(face[..., 0]) * np.clip(halves, 0.42, 0.56)
     seam = lips.rest[UPPER_INNER]
     # the line sags or lifts with the mouth; teeth stay straight, so only its tilt and height count
     slope, height = np.polyfit(seam[:, 0], seam[:, 1], 1)
-    return across, face[..., 1] - (np.float32(slope) * face[..., 0] + np.float32(height))
+    return across.astype(np.float32), (face[..., 1] - (slope * face[..., 0] + height)).astype(np.float32)
 
 
-def _teeth(
-    across: F32, below: F32, edge: float, widths: tuple[float, ...], lengths: tuple[float, ...], colour: F32
-) -> F32:
-    """(h, w, 4) f32 RGB times alpha, alpha of a row of teeth whose edges lie `edge` below."""
-    offset = np.abs(across)
-    ends = np.cumsum((0.0, *widths)).astype(np.float32)
-    index = np.clip(np.searchsorted(ends, offset.ravel(), side="right") - 1, 0, len(widths) - 1).reshape(offset.shape)
-    width = np.array(widths, np.float32)[index]
-    inside = np.abs((offset - ends[index]) / width * 2 - 1)  # 0 in the middle of a tooth, 1 at its sides
-    longer = np.array(lengths, np.float32)
-    uneven = np.stack([longer + 0.004 * np.sin(7.3 * np.arange(len(widths)) + 2.1 * side) for side in (-1, 1)])
-    bottom = edge - 0.10 * offset**2 + uneven.astype(np.float32)[(across > 0).astype(np.intp), index]
-    bottom -= 0.011 * inside**4 * inside
-    soft = 0.012
-    alpha = np.clip((bottom - below) / soft + 0.5, 0, 1) * np.clip((ends[-1] - offset) / 0.05, 0, 1)
-    alpha *= np.clip((below + 0.30) / 0.03, 0, 1)
-    gap = np.clip((1 - inside) * width / 2 / 0.012, 0, 1)  # 0 where two teeth meet
-    bright = (0.86 + 0.14 * gap) * (1.0 - 0.06 * inside**2)
-    bright *= np.clip(1.04 - 1.15 * offset**2, 0.45, 1)
-    bright *= 1.0 - 0.10 * np.clip((below - bottom + 0.04) / 0.04, 0, 1)
-    gum = np.clip((-below - 0.10 + 0.03 * inside**2) / 0.03, 0, 1)[..., None]
-    tooth = colour * bright[..., None]
-    rgb = tooth + (colour * np.array([0.72, 0.40, 0.40], np.float32) * 0.8 - tooth) * gum
-    return np.concatenate([rgb * alpha[..., None], alpha[..., None] * 255], -1).astype(np.float32)
-
-
-def _tongue(across: F32, below: F32, light: Light) -> F32:
-    """(h, w, 4) f32: a low mound whose top lies a little below the shut line."""
-    top = -0.15 + 0.5 * across**2
-    inside = np.clip((below - top) / 0.06 + 0.5, 0, 1) * np.clip((0.36 - np.abs(across)) / 0.08, 0, 1)
-    colour = 0.45 * light.lip + 0.55 * light.white * np.array([0.70, 0.34, 0.34], np.float32)
-    round_ = np.clip(1.0 - 3.0 * across**2, 0.5, 1)
-    groove = 1.0 - 0.12 * np.exp(-((across / 0.03) ** 2))
-    lit = np.clip(0.60 + 1.6 * (below - top), 0.60, 0.85)
-    rgb = colour * (round_ * groove * lit)[..., None]
-    return np.concatenate([rgb * inside[..., None], inside[..., None] * 255], -1).astype(np.float32)
-
-
-def _real_teeth(
-    anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose, light: Light, rect: tuple[int, int, int, int]
-) -> U8 | None:
-    """The portrait's own teeth where its mouth is open enough and they are lit."""
+def _real_teeth(anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose, light: Light) -> U8 | None:
+    """(N, N, 4) u8: the portrait's own teeth where its mouth is open enough and they are lit."""
     gap = float((lips.source[LOWER_INNER, 1] - lips.source[UPPER_INNER, 1]).max())
     if lips.shut or gap < _REAL_TEETH_GAP:
         return None
@@ -230,19 +185,13 @@ def _real_teeth(
     if not hole.any() or float(np.median(bright[hole > 0])) < 0.45 * float(light.white.mean()):
         return None
     alpha = cv2.GaussianBlur(hole, (0, 0), 1.0).astype(np.float32)[..., None]
-    x1, y1, x2, y2 = rect
     whole = np.concatenate([anchor.astype(np.float32) * (alpha / 255), alpha], -1)
     # a broad smile bares more than speech does: up with them until they end where such teeth would
     bared = (1 - UPPER_SHARE) * gap - 1.6 * TEETH_EDGE
     up = -max(0.0, bared) * pose.to_patch[:, 1]
     shift = np.array([[1, 0, up[0]], [0, 1, up[1]]])
-    lifted = cv2.warpAffine(whole, shift, (anchor.shape[1], anchor.shape[0]))[y1:y2, x1:x2]
-    return np.ascontiguousarray(np.rint(lifted).astype(np.uint8))
-
-
-def _small(texture: F32, rect: tuple[int, int, int, int]) -> U8:
-    size = (rect[2] - rect[0], rect[3] - rect[1])
-    return np.rint(cv2.resize(texture, size, interpolation=cv2.INTER_AREA)).clip(0, 255).astype(np.uint8)
+    lifted: U8 = np.rint(cv2.warpAffine(whole, shift, (anchor.shape[1], anchor.shape[0]))).astype(np.uint8)
+    return lifted
 
 
 def _shifted(texture: U8, by: F64, view: tuple[int, int, int, int]) -> U8:

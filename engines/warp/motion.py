@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from engines.warp.lips import Lips, spread
 from engines.warp.mesh import CHIN, LIPS, LOWER_RINGS, OUTER_LIPS, RING_SHARE, UPPER_RINGS
+from engines.warp.moulds import TEETH_EDGE
 from engines.warp.shape import MouthShape
 
 F32 = npt.NDArray[np.float32]
@@ -17,8 +18,6 @@ MOVES = ("close", "open", "wide", "round", "fv", "press", "sway", "tilt")
 JAW_DROP = 0.30
 """Drop of the lower lip at full opening, units."""
 CHIN_FOLLOWS = 0.85
-TEETH_EDGE = 0.045
-"""The upper teeth end this far below the line of the shut lips."""
 
 
 def moves(lips: Lips, chin_room: float) -> F64:

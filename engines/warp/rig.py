@@ -24,6 +24,7 @@ from engines.warp.mesh import (
     UPPER_RINGS,
 )
 from engines.warp.motion import JAW_DROP, MOVES, moves, weights
+from engines.warp.moulds import Moulds
 from engines.warp.pose import FacePose, fit_pose, patch_points
 from engines.warp.shape import MouthShape
 
@@ -151,7 +152,7 @@ class Rig:
             view[...] = view * dark
 
 
-def build_rig(anchor: U8, shows: F32, points: F32, box: tuple[int, int, int, int]) -> Rig:
+def build_rig(anchor: U8, shows: F32, points: F32, box: tuple[int, int, int, int], moulds: Moulds) -> Rig:
     """Make a frame ready.
 
     anchor (N, N, 3) u8: its face box; shows (N, N) f32 0..1: the packet's mask over it; points (468, 2) frame pixels.
@@ -167,7 +168,7 @@ def build_rig(anchor: U8, shows: F32, points: F32, box: tuple[int, int, int, int
     face_moves = moves(lips, room)
     upper, lower = _fields(pose, lips, face_moves, window, area)
     contours = _contours(pose, lips, upper, lower)
-    interior = make_interior(anchor, mesh_patch, lips, pose)
+    interior = make_interior(anchor, mesh_patch, lips, pose, moulds)
     return Rig(split_layers(anchor, lips, pose), upper, lower, contours, interior, lips, pose)
 
 
