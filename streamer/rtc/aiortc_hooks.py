@@ -21,6 +21,7 @@ MAX_SOURCES = 8
 _STREAMS = "_RTCRtpReceiver__remote_streams"
 _CODECS = "_RTCRtpReceiver__codecs"
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
+_DEPACKETISED = "_data"
 _PACKETS = "_RTCRtpSender__packet_count"
 _OCTETS = "_RTCRtpSender__octet_count"
 _LAST_TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
@@ -57,6 +58,9 @@ ATTRIBUTES: tuple[tuple[type, str], ...] = (
 )
 """Attributes set in `__init__`, relied on by name."""
 
+WORDS: tuple[tuple[type, str], ...] = ((RTCRtpReceiver, f"packet.{_DEPACKETISED} = depayload("),)
+"""Attributes set elsewhere: the words that set them."""
+
 
 @dataclass(frozen=True, slots=True)
 class RtpArrival:
@@ -86,6 +90,9 @@ def check() -> None:
     for owner, name in ATTRIBUTES:
         if f"self.{_unmangled(owner, name)}" not in inspect.getsource(owner):
             raise RuntimeError(f"{owner.__module__}.{owner.__name__}.{name} is not there")
+    for owner, words in WORDS:
+        if words not in inspect.getsource(owner):
+            raise RuntimeError(f"{owner.__module__}.{owner.__name__} does not say {words!r}")
 
 
 def _unmangled(owner: type, name: str) -> str:
@@ -167,7 +174,7 @@ class _MarkedPictures:
                 for part in parts:
                     del self._held[part.sequence_number]
                 self._next_seq = seq
-                return JitterFrame(b"".join(part._data for part in parts), packet.timestamp)
+                return JitterFrame(b"".join(getattr(part, _DEPACKETISED) for part in parts), packet.timestamp)
         return None
 
 

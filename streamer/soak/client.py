@@ -124,6 +124,7 @@ class Visitor:
         self._connection.on("datachannel", self._on_channel)
         self._control: RTCDataChannel = self._connection.createDataChannel("control")
         self._microphone = PacketTrack("audio", 8, self._on_left)
+        self._said: list[bytes] = []
         self._sound_in = SoundIn(clock, self._executor, self.gone.set)
         self._video = self._add_lines()
 
@@ -133,6 +134,9 @@ class Visitor:
 
     async def connect(self, signal: Signal) -> str:
         """Offer, get the answer, apply it; returns the answer. Raises what `signal` raises."""
+        if self._visit.microphone is not None:  # before the call: a real microphone speaks from the first moment on
+            encode = partial(_encoded, self._visit.microphone)
+            self._said = await asyncio.get_running_loop().run_in_executor(self._executor, encode)
         for transport in negotiation.ice_transports(self._connection):
             gather = partial(ice.gather, settings=IceSettings(), remote_is_local=True)
             hooks.gather_with(hooks.connection(transport), gather)
@@ -183,6 +187,7 @@ class Visitor:
         hooks.divert_rtp(audio.receiver, self._on_sound_packet)
         self._tap_reports(audio.receiver, "audio")
         video = self._connection.addTransceiver("video", "recvonly")
+        hooks.show_at_marker(video.receiver)
         hooks.tap_rtp(video.receiver, partial(self._note_rtp, "video"))
         self._tap_reports(video.receiver, "video")
         if self._visit.codec is not None:
@@ -199,10 +204,9 @@ class Visitor:
 
     async def _speak(self) -> None:
         """Put the microphone's packets on the wire, one every 20 ms on a steady grid."""
-        if self._visit.microphone is None:
+        if not self._said:
             return
-        packets = await asyncio.get_running_loop().run_in_executor(self._executor, _encoded, self._visit.microphone)
-        silence = packets[-1]
+        packets, silence = self._said, self._said[-1]
         await self._microphone.started.wait()
         start_ns = self._clock.now_ns()
         number = 0

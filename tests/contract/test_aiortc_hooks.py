@@ -6,6 +6,7 @@ import ast
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 from aioice import Candidate, ice, stun
 from aiortc import RTCConfiguration, RTCPeerConnection, rtp
@@ -14,11 +15,13 @@ from aiortc.rtcrtpparameters import RTCRtpCodecParameters, RTCRtpReceiveParamete
 from aiortc.rtcrtpreceiver import RemoteStreamTrack
 
 from streamer.rtc import aiortc_hooks as hooks
+from streamer.rtc.encoder import VideoCodec, VideoEncoder
 from streamer.rtc.tracks import PacketTrack
 
 pytestmark = pytest.mark.contract
 
 STREAMER = Path(hooks.__file__).parents[1]
+VP8 = RTCRtpCodecParameters(mimeType="video/VP8", clockRate=90_000, payloadType=96)
 OPUS = RTCRtpCodecParameters(mimeType="audio/opus", clockRate=48_000, channels=2, payloadType=96)
 BORROWED = ("aiortc", "aioice")
 
@@ -67,6 +70,28 @@ async def test_attribute_is_set_on_a_living_object(connection, owner_and_name):
     living = [line, line.sender, line.receiver, transport, transport.iceGatherer, hooks.connection(transport)]
     (found,) = [thing for thing in living if type(thing) is owner]
     assert hasattr(found, name)
+
+
+async def test_a_picture_is_decoded_at_its_marker_and_not_at_the_next_picture(connection):
+    receiver = connection.addTransceiver("video", "recvonly").receiver
+    hooks.show_at_marker(receiver)
+    receiver._track = track = RemoteStreamTrack("video")
+    await receiver.receive(RTCRtpReceiveParameters(codecs=[VP8]))
+    planes = np.random.default_rng(0).integers(0, 255, (96 * 3 // 2, 96), np.uint8)
+    picture = VideoEncoder((96, 96)).encode(VideoCodec("VP8"), planes, 0, 2_000_000, keyframe=True).packet
+    payloads, _ = get_encoder(VP8).pack(picture)
+    assert len(payloads) > 1
+    packets = [
+        rtp.RtpPacket(payload_type=96, sequence_number=(0xFFFF + i) & 0xFFFF, timestamp=9000, ssrc=5, payload=payload)
+        for i, payload in enumerate(payloads)
+    ]
+    packets[-1].marker = 1
+    for packet in [*packets[:1], *reversed(packets[1:])]:
+        assert track._queue.empty()
+        await receiver._handle_rtp_packet(packet, arrival_time_ms=0)
+    frame = await track.recv()
+    assert (frame.width, frame.height) == (96, 96)
+    await receiver.stop()
 
 
 async def test_diverted_packets_reach_the_sink_and_no_thread_decodes_them(connection):
