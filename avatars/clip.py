@@ -45,14 +45,13 @@ _TRACKED = 0.9
 def write_clip(
     clip: ClipFile,
     folder: Path,
-    avatar_id: str,
     finder: FaceFinder,
     settings: FaceSettings,
     makers: Makers,
     progress: Progress = lambda done: None,
 ) -> dict[str, Any]:
     """Fill a folder with the packet of a clip; memory does not grow with its length. Returns what is known of it,
-    for `avator_info.json`.
+    for `avator_info.json`, but for its id.
 
     Frames without a usable face keep their place and are shown as they are. Raises FaceNotFound, PortraitRejected.
     """
@@ -67,7 +66,7 @@ def write_clip(
         opened = sum(face is not None and is_mouth_open(face.points) for face in faces)
         unseen = sum(bool(np.isnan(face.landmarks).any()) for face in framed)
         report = with_advice(replace(report, frames=count, faceless_frames=unseen, open_mouth_frames=opened))
-        info = packet_info(avatar_id, clip.name, clip.size_px, len(order), makers, report)
+        info = packet_info(clip.name, clip.size_px, len(order), makers, report)
         info |= {"kind": "clip", "source_frames": count, "faceless": blind}
         writer.finish(order)
     return info

@@ -102,7 +102,7 @@ class Makers:
 
 @dataclass(frozen=True, slots=True)
 class FaceSettings:
-    """How a face is framed."""
+    """How a face is framed, and how much of its source is kept."""
 
     face: int = 0
     """Which one, where there are several: 0 is the largest."""
@@ -113,6 +113,8 @@ class FaceSettings:
     """MuseTalk's own 10 px instead, for its network."""
     max_width_px: int = 1920
     max_height_px: int = 1080
+    cycle_frames: int = 25
+    """Of a portrait; a clip has as many as it has."""
 
 
 def precompile_portrait(
@@ -121,7 +123,6 @@ def precompile_portrait(
     finder: FaceFinder,
     *,
     source: str = "the picture",
-    cycle_frames: int = 25,
     settings: FaceSettings | None = None,
     makers: Makers | None = None,
 ) -> AvatarPacket:
@@ -146,27 +147,29 @@ def precompile_portrait(
     latents = None
     if makers.latents is not None:
         encoded = makers.latents.encode(latent_crop(rgb, framed.box)[None])
-        latents = np.broadcast_to(read_only(np.asarray(encoded[0], dtype=np.float16)), (cycle_frames, 8, 32, 32))
+        latents = np.broadcast_to(
+            read_only(np.asarray(encoded[0], dtype=np.float16)), (settings.cycle_frames, 8, 32, 32)
+        )
+    count = settings.cycle_frames
     return AvatarPacket(
         avatar_id=avatar_id,
-        frames=np.broadcast_to(frames, (cycle_frames, 3, height, width)),
+        frames=np.broadcast_to(frames, (count, 3, height, width)),
         latents=latents,
-        masks=(framed.mask,) * cycle_frames,
-        geometry=(framed.geometry,) * cycle_frames,
-        coords=(framed.box,) * cycle_frames,
-        landmarks=np.broadcast_to(framed.landmarks, (cycle_frames, 468, 2)),
-        info=packet_info(avatar_id, source, (width, height), cycle_frames, makers, report),
+        masks=(framed.mask,) * count,
+        geometry=(framed.geometry,) * count,
+        coords=(framed.box,) * count,
+        landmarks=np.broadcast_to(framed.landmarks, (count, 468, 2)),
+        info=packet_info(source, (width, height), count, makers, report) | {"avatar_id": avatar_id},
     )
 
 
 def packet_info(
-    avatar_id: str, source: str, size_px: tuple[int, int], cycle_frames: int, makers: Makers, report: Report
+    source: str, size_px: tuple[int, int], cycle_frames: int, makers: Makers, report: Report
 ) -> dict[str, Any]:
-    """What `avator_info.json` says of a packet, but for digests and timestamp."""
+    """What `avator_info.json` says of a packet, but for its id, digests and timestamp."""
     encoder = makers.latents
     return {
         "packet_version": PACKET_VERSION,
-        "avatar_id": avatar_id,
         "source": source,
         "kind": "portrait",
         "dimensions": {"width": size_px[0], "height": size_px[1]},

@@ -39,8 +39,6 @@ class Recipe:
     """How sources become packets."""
 
     face: FaceSettings = field(default_factory=FaceSettings)
-    cycle_frames: int = 25
-    """Of a portrait; a clip has as many as it has."""
     materialise: bool = False
     """Real copies of a repeated frame, for consumers that draw in place."""
     again: bool = False
@@ -90,14 +88,14 @@ class Workshop:
     ) -> dict[str, Any]:
         if is_clip(source):
             clip = ClipFile(source, recipe.face.max_width_px, recipe.face.max_height_px)
-            return write_clip(clip, folder, avatar_id, self._finder, recipe.face, self._makers, progress)
+            info = write_clip(clip, folder, self._finder, recipe.face, self._makers, progress)
+            return {"avatar_id": avatar_id, **info}
         rgb = load_picture(source, max_side_px=2 * max(recipe.face.max_width_px, recipe.face.max_height_px))
         packet = precompile_portrait(
             rgb,
             avatar_id,
             self._finder,
             source=source.name,
-            cycle_frames=recipe.cycle_frames,
             settings=recipe.face,
             makers=self._makers,
         )
@@ -126,7 +124,6 @@ class Workshop:
             "source_sha256": _sha256(source),
             "maker": MAKER_REVISION,
             "face": asdict(recipe.face),
-            "cycle_frames": recipe.cycle_frames,
             "materialised": recipe.materialise,
             "latent_encoder": None if encoder is None else [encoder.name, encoder.revision],
             "parser": parser is not None,

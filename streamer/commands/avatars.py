@@ -55,8 +55,9 @@ def precompile(
         max_width_px=16 * max_height // 9,
         max_height_px=max_height,
         official_margin=engine == "musetalk",
+        cycle_frames=cycle_frames,
     )
-    recipe = Recipe(settings, cycle_frames, materialise, again)
+    recipe = Recipe(settings, materialise, again)
     found = find_sources(sources or [], None if specific is None else specific.split(","))
     batch = Batch(avatars_dir, recipe, engine)
     batch.run(found, jobs)

@@ -12,6 +12,8 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(p for top in ("streamer", "engines", "avatars") for p in (ROOT / top).rglob("*.py"))
+FLAG_FILES = ("streamer/cli.py", "streamer/commands/avatars.py", "avatars/geometry.py")
+"""One parameter a flag; the signature of the protocol document."""
 BROAD_BORDERS = {
     "streamer/http/errors.py",
     "streamer/session.py",
@@ -44,7 +46,7 @@ def test_file_keeps_to_the_budgets(path):
             )
             if size > 60:
                 found.append(f"{node.name}: {size} lines (60)")
-            if count > 6 and name(path) not in ("streamer/cli.py", "avatars/geometry.py"):
+            if count > 6 and name(path) not in FLAG_FILES:
                 found.append(f"{node.name}: {count} parameters (6)")
         elif isinstance(node, ast.ClassDef) and size > 200:
             found.append(f"class {node.name}: {size} lines (200)")
