@@ -37,8 +37,10 @@ from streamer.telemetry.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-FIRST_SOUND_WAIT_S = 0.2
-"""How long going live waits for the microphone's first packet, to put the grid in step with it."""
+FIRST_SOUND_WAIT_S = 0.3
+"""How long going live waits for the microphone's first packets, to put the grid in step with them."""
+FIRST_SOUND_BLOCKS = 6
+"""The earliest of so many sets the grid: connecting keeps both sides busy, and the first packets come late for it."""
 
 
 class State(StrEnum):
@@ -140,10 +142,8 @@ class Session:
     async def _live(self) -> None:
         parts = self._parts
         await parts.peer.connected(int(parts.config.limits.connect_timeout_s * NS_PER_S))
-        first = await self._first_sound()
-        start_ns = parts.clock.now_ns()
-        if first is not None:
-            start_ns = first.arrived_ns - len(first.pcm48) * NS_PER_S // SOUND_HZ
+        first = await self._first_sounds()
+        start_ns = _zero_ns(first) if first else parts.clock.now_ns()
         self._pipeline = _Pipeline(parts, start_ns, self._tell)
         self.state = State.LIVE
         parts.metrics.session_setup.observe((parts.clock.now_ns() - self._made_ns) / NS_PER_S)
@@ -151,14 +151,17 @@ class Session:
             group.create_task(self._listen(), name=f"control-{self.id[:8]}")
             self._pipeline.start(group, self._line, first)
 
-    async def _first_sound(self) -> SoundBlock | None:
+    async def _first_sounds(self) -> list[SoundBlock]:
+        blocks: list[SoundBlock] = []
         if self.source is not Source.MIRROR:
-            return None
+            return blocks
         try:
             async with asyncio.timeout(FIRST_SOUND_WAIT_S):
-                return await self._parts.peer.inbound.get()
+                while len(blocks) < FIRST_SOUND_BLOCKS:
+                    blocks.append(await self._parts.peer.inbound.get())
         except (TimeoutError, ChannelClosed):
-            return None
+            pass
+        return blocks
 
     async def _listen(self) -> None:
         """Requests of the browser's `control` channel."""
@@ -216,13 +219,15 @@ class _Pipeline:
         self._lipsync.generation = generation
         self._composer.generation = generation
 
-    def start(self, group: asyncio.TaskGroup, line: SpeechLine, first: SoundBlock | None) -> None:
-        """Start one task a stage."""
+    def start(self, group: asyncio.TaskGroup, line: SpeechLine, first: list[SoundBlock]) -> None:
+        """Start one task a stage. `first` are blocks already taken: they begin the grid."""
         parts, clock = self._parts, self._parts.clock
         mirror = parts.source is Source.MIRROR
         blocks = parts.peer.inbound if mirror else self._blocks
-        if first is not None:
-            for chunk in self._ingest.push(first, clock.now_ns()):
+        if first:
+            self._ingest.anchor_at_start()
+        for block in first:
+            for chunk in self._ingest.push(block, clock.now_ns()):
                 self._chunks.put_nowait(chunk)
         tasks = {
             "ingest": ingest.run(self._ingest, blocks, self._chunks, clock),
@@ -262,6 +267,12 @@ def playout_delay_ns(lookahead_samples: int, slack_ms: float) -> int:
     packet = CHUNK_SAMPLES // 3
     lookahead_ms = -(-lookahead_samples // packet) * 20
     return FRAME_NS + int((lookahead_ms + slack_ms) * NS_PER_MS)
+
+
+def _zero_ns(blocks: list[SoundBlock]) -> int:
+    """When the first sample of some blocks sounded, had they all travelled like the quickest of them."""
+    origin = blocks[0].source_sample
+    return min(b.arrived_ns - (b.source_sample - origin + len(b.pcm48)) * NS_PER_S // SOUND_HZ for b in blocks)
 
 
 async def _discard(blocks: Channel[SoundBlock]) -> None:

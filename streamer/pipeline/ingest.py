@@ -89,6 +89,11 @@ class Ingest:
         """When `fill` has something to do if no sound comes before."""
         return self._due_ns(self._next_first) + self._margin_ns
 
+    def anchor_at_start(self) -> None:
+        """The first block to come starts where the grid does, whenever it arrives: the grid was made for it."""
+        self._anchored = True
+        self.counts.anchors += 1
+
     def push(self, block: SoundBlock, now_ns: int) -> list[AudioChunk]:
         """Put a block on the grid. Returns the chunks it completes, contiguous with all before them."""
         samples = self._resampler.push(block.pcm48.astype(np.float32) / 32768.0, 1.0 + self._lean_ppm * 1e-6)
