@@ -18,8 +18,8 @@ from engines.warp.shape import MouthShape
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 
-RIG_LIMIT = 64
-"""Rigs kept a face, about 2 MB each; a longer clip makes them again as it comes round."""
+RIG_LIMIT = 128
+"""Rigs kept a face, 1.3 MB each; a longer clip makes them again as it comes round, some 30 ms a frame."""
 
 
 class WarpFace:
@@ -39,6 +39,10 @@ class WarpFace:
     @property
     def packet(self) -> AvatarPacket:
         return self._packet
+
+    @property
+    def rigs_kept(self) -> int:
+        return len(self._rigs)
 
     @property
     def neutral(self) -> U8:

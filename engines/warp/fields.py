@@ -100,11 +100,13 @@ class Fields:
     """(height, width, 2) patch pixels of the area."""
 
     @classmethod
-    def of(cls, area: Area, forward: F32) -> Fields:
-        rows, columns = forward.shape[1:3]
+    def of(cls, area: Area, *layers: F32) -> tuple[Fields, ...]:
+        """Fields of each layer's forward displacements; the layers share what only depends on the area."""
+        rows, columns = layers[0].shape[1:3]
         grid = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), -1).astype(np.float32)
         xy = np.meshgrid(np.arange(area.x1, area.x2), np.arange(area.y1, area.y2))
-        return cls(area, np.ascontiguousarray(forward), grid, np.stack(xy, -1).astype(np.float32))
+        pixels = np.stack(xy, -1).astype(np.float32)
+        return tuple(cls(area, np.ascontiguousarray(forward), grid, pixels) for forward in layers)
 
     def at(self, points: F64) -> F32:
         """(moves, n, 2) displacements at (n, 2) patch pixels."""

@@ -17,7 +17,7 @@ MOVES = ("close", "open", "wide", "round", "fv", "press", "sway", "tilt")
 """`close` shuts the portrait's own mouth, always; `sway` and `tilt` are the irregularities of a living one."""
 JAW_DROP = 0.30
 """Drop of the lower lip at full opening, units."""
-CHIN_FOLLOWS = 0.85
+CHIN_FOLLOWS = 0.78
 
 
 def moves(lips: Lips, chin_room: float) -> F64:

@@ -251,7 +251,8 @@ def _fields(pose: FacePose, lips: Lips, face_moves: F64, window: F32, area: Area
     x = (face[..., 0] - lips.middle) / np.where(face[..., 0] < lips.middle, lips.half_left, lips.half_right)
     apart = smoothstep((1.35 - np.abs(x)) / 0.3)[None, ..., None].astype(np.float32)
     mean = (read[0] + read[1]) / 2
-    return tuple(Fields.of(area, mean + (field - mean) * apart) for field in read)  # type: ignore[return-value]
+    upper, lower = Fields.of(area, *(mean + (field - mean) * apart for field in read))
+    return upper, lower
 
 
 def spread_out(places: F64, among: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:

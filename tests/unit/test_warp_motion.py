@@ -63,7 +63,7 @@ def test_a_field_is_inverted_to_a_fraction_of_a_pixel():
     area = Area(0, 0, 128, 128)
     at = nodes(area)
     bump = 9.0 * np.exp(-((at - 64) ** 2).sum(-1) / (2 * 24.0**2))
-    fields = Fields.of(area, np.stack([np.zeros_like(at), np.stack([0 * bump, bump], -1)]).astype(np.float32))
+    (fields,) = Fields.of(area, np.stack([np.zeros_like(at), np.stack([0 * bump, bump], -1)]).astype(np.float32))
     source = fields.source(np.array([0.0, 1.0], np.float32))
     # a point that the field brings to the pixel (64, 64 + 9) came from the middle
     assert np.allclose(source[73, 64], (64, 64), atol=0.35)

@@ -16,7 +16,7 @@ from avatars.precompile import precompile_portrait
 from engines.contract import FaceJob
 from engines.errors import EngineOutput
 from engines.warp.engine import WarpEngine
-from engines.warp.face import RIG_LIMIT, WarpFace
+from engines.warp.face import WarpFace
 from engines.warp.shape import MouthShape
 
 pytestmark = pytest.mark.unit
@@ -167,8 +167,12 @@ def test_a_frame_without_a_face_passes_as_it_is(faces, engine):
     assert not np.array_equal(face.render(MouthShape(open=1.0), 0), still)
 
 
-def test_a_long_clip_keeps_a_bounded_number_of_rigs():
-    assert RIG_LIMIT <= 64
+def test_a_long_clip_keeps_a_bounded_number_of_rigs(faces, engine, monkeypatch):
+    monkeypatch.setattr("engines.warp.face.RIG_LIMIT", 2)
+    face = engine.attach(clip(faces, 4))
+    patches = [face.render(MouthShape(open=0.5), index) for index in range(4)]
+    assert face.rigs_kept == 2
+    assert np.array_equal(face.render(MouthShape(open=0.5), 0), patches[0])
 
 
 def test_a_shape_that_is_not_finite_is_refused(faces):
