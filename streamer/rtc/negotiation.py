@@ -102,10 +102,10 @@ async def settle(
 
 def ice_transports(connection: RTCPeerConnection) -> list[RTCIceTransport]:
     """The ICE transports in use: one, where everything is bundled."""
-    transports = [t.receiver.transport.transport for t in connection.getTransceivers()]
+    bearers = [t.receiver.transport for t in connection.getTransceivers()]
     if connection.sctp is not None:
-        transports.append(connection.sctp.transport.transport)
-    return list(dict.fromkeys(transports))
+        bearers.append(connection.sctp.transport)
+    return list(dict.fromkeys(bearer.transport for bearer in bearers if bearer is not None))
 
 
 def video_codec(parameters: RTCRtpCodecParameters) -> VideoCodec:

@@ -55,15 +55,14 @@ class Offer:
 
 def read_offer(text: str, *, remote_is_local: bool) -> Offer:
     """Check an offer against the bounds and strip what must not reach ICE. Raises SignalingError."""
-    lines = _bounded_lines(text)
-    kept: list[str] = []
-    media: list[list[str]] = []
+    session: list[str] = []
+    sections: list[list[str]] = []
     candidates = 0
-    for line in lines:
+    for line in _bounded_lines(text):
         if line.startswith("m="):
-            if len(media) == MAX_MEDIA:
+            if len(sections) == MAX_MEDIA:
                 raise SignalingError(f"the offer has more than {MAX_MEDIA} m-lines")
-            media.append([])
+            sections.append([])
         if line.startswith("a=candidate:"):
             candidates += 1
             if candidates > MAX_CANDIDATES:
@@ -72,19 +71,31 @@ def read_offer(text: str, *, remote_is_local: bool) -> Offer:
                 continue
         if line == "a=end-of-candidates":
             continue  # a peer that is not in the list may still knock (peer-reflexive), so ICE must go on waiting
-        kept.append(line)
-        if media:
-            media[-1].append(line)
-    if not media:
-        raise SignalingError("the body is not an SDP offer: it has no m-line")
-    ufrag = next((line[len("a=ice-ufrag:") :] for line in kept if line.startswith("a=ice-ufrag:")), "")
-    lines_of_media = tuple(_media_line(section) for section in media)
-    offer = Offer("\r\n".join(kept) + "\r\n", lines_of_media, ufrag, candidates)
-    if offer.first("audio") is None and offer.first("video") is None:
+        (sections[-1] if sections else session).append(line)
+    lines = tuple(_media_line(section) for section in sections)
+    _check_whole(session, sections, lines)
+    kept = [line for part in (session, *sections) for line in part]
+    ufrag = next(line[len("a=ice-ufrag:") :] for line in kept if line.startswith("a=ice-ufrag:"))
+    return Offer("\r\n".join(kept) + "\r\n", lines, ufrag, candidates)
+
+
+def _check_whole(session: list[str], sections: list[list[str]], lines: tuple[MediaLine, ...]) -> None:
+    """What must be there before a connection is worth making; aiortc stumbles late where it is not."""
+    if not any(line.kind in ("audio", "video") for line in lines):
         raise SignalingError("the offer has neither audio nor video")
-    if not any(line.startswith("a=fingerprint:") for line in kept):
-        raise SignalingError("the offer has no DTLS fingerprint")
-    return offer
+    mids = [line.mid for line in lines]
+    if "" in mids or len(set(mids)) < len(mids):
+        raise SignalingError("the offer's m-lines need a mid each")
+    for section, media in zip(sections, lines, strict=True):
+        own = session + section
+        for name in ("ice-ufrag", "ice-pwd", "fingerprint", "setup"):
+            if not any(line.startswith(f"a={name}:") and len(line) > len(name) + 3 for line in own):
+                raise SignalingError(f"the offer's m-line {media.mid} has no {name}")
+        if media.kind in ("audio", "video") and "a=rtcp-mux" not in section:
+            raise SignalingError("the offer must multiplex RTCP (rtcp-mux)")
+    for line in session:
+        if line.startswith("a=group:BUNDLE") and not set(line.split()[1:]) <= set(mids):
+            raise SignalingError("the offer bundles m-lines that it does not have")
 
 
 def usable_candidate(value: str, *, remote_is_local: bool) -> bool:

@@ -87,7 +87,12 @@ def test_only_addresses_worth_a_knock_reach_ice(candidate, remote, local):
         (offer(*[f"a=candidate:{HOST}"] * 65), 400),
         (offer("a=\x00"), 400),
         (offer("a=x\u2028m=video 9 X 1"), 400),
-        (HEAD + AUDIO.replace("a=fingerprint", "a=fingerpoint"), 400),
+        (HEAD + AUDIO.replace("a=fingerprint", "a=fingerpoint") + VIDEO, 400),
+        (HEAD + AUDIO + VIDEO.replace("a=ice-pwd:", "a=ice-pwd:\r\na=x:"), 400),
+        (HEAD + AUDIO + VIDEO.replace("a=mid:1", "a=mid:0"), 400),
+        (HEAD + AUDIO + VIDEO.replace("a=mid:1", "a=mid:2"), 400),
+        (HEAD + AUDIO + VIDEO.replace("a=rtcp-mux\r\n", ""), 400),
+        (HEAD + AUDIO + VIDEO.replace("a=setup:actpass\r\n", ""), 400),
         (HEAD + AUDIO.replace("SAVPF 111", "SAVPF" + " 111" * 200), 400),
     ],
 )

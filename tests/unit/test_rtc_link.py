@@ -1,0 +1,53 @@
+"""Alive or gone: eight seconds of silence, and what counts as a word."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from streamer.clock import NS_PER_S, ManualClock
+from streamer.errors import SignalingError
+from streamer.rtc.link import Link
+
+pytestmark = pytest.mark.unit
+
+
+async def test_silence_of_eight_seconds_ends_a_connected_peer():
+    clock = ManualClock()
+    link = Link(clock)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(link.watch())
+        await clock.advance(60 * NS_PER_S)
+        assert link.ended is None
+        link.note_state("connected")
+        await clock.advance(7 * NS_PER_S)
+        link.note_alive()
+        await clock.advance(7 * NS_PER_S)
+        assert link.ended is None
+        await clock.advance(NS_PER_S)
+        assert link.ended == "silent"
+        assert link.gone.is_set()
+
+
+@pytest.mark.parametrize(
+    ("states", "ended"),
+    [(["connecting", "failed"], "failed"), (["connected", "failed"], "left"), (["connected", "closed"], "left")],
+)
+async def test_first_reason_for_the_end_counts(states, ended):
+    link = Link(ManualClock())
+    for state in states:
+        link.note_state(state)
+    link.end("closed")
+    assert link.ended == ended
+    assert not link.connected
+
+
+async def test_waiting_for_a_connection_ends_with_it_or_with_an_error():
+    link = Link(ManualClock())
+    link.note_state("connected")
+    await link.wait_connected(NS_PER_S)
+    link.end("left")
+    with pytest.raises(SignalingError) as refused:
+        await link.wait_connected(NS_PER_S)
+    assert refused.value.status == 408
