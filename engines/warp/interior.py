@@ -34,6 +34,13 @@ class Light(NamedTuple):
     """(3,) RGB of something white in this light."""
     lip: F32
     """(3,) RGB of the lips."""
+    colour: float
+    """1 in colour, 0 in black and white."""
+
+    def tone(self, rgb: F32) -> F32:
+        """A tone against white, as far as this picture has colours."""
+        toned: F32 = rgb * self.colour + rgb.mean(-1, keepdims=True) * np.float32(1 - self.colour)
+        return toned
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,24 +117,26 @@ def make_interior(anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose, mould
     at = moulds.pixel(across, below)
     light = read_light(anchor, mesh_patch, lips, pose)
     upper = _real_teeth(anchor, mesh_patch, lips, pose, light)
-    tongue = 0.45 * light.lip + 0.55 * light.white * _TONGUE_TONE
+    tongue = 0.45 * light.lip + 0.55 * light.white * light.tone(_TONGUE_TONE)
     depth = np.clip(below / (JAW_DROP * 1.4), 0, 1)[..., None]
     return Interior(
         x=x1,
         y=y1,
-        upper_teeth=_lit(moulds.upper_teeth, at, light.white) if upper is None else upper[y1:y2, x1:x2].copy(),
-        lower_teeth=_lit(moulds.lower_teeth, at, light.white),
-        tongue=_lit(moulds.tongue, at, tongue),
-        dark=(light.white * _DARK_TONE * (0.45 + 0.75 * depth)).astype(np.float32),
+        upper_teeth=_lit(moulds.upper_teeth, at, light, light.white) if upper is None else upper[y1:y2, x1:x2].copy(),
+        lower_teeth=_lit(moulds.lower_teeth, at, light, light.white),
+        tongue=_lit(moulds.tongue, at, light, tongue),
+        dark=(light.white * light.tone(_DARK_TONE) * (0.45 + 0.75 * depth)).astype(np.float32),
         down=pose.to_patch[:, 1],
         unit_px=pose.unit_px,
     )
 
 
-def _lit(mould: F32, at: F32, colour: F32) -> U8:
+def _lit(mould: F32, at: F32, light: Light, colour: F32) -> U8:
     """A mould in its place and light."""
-    scale = np.append(colour, np.float32(255)).astype(np.float32)
-    lit: U8 = np.rint(sample(mould, at) * scale).clip(0, 255).astype(np.uint8)
+    shown = sample(mould, at)
+    shown[..., :3] = light.tone(shown[..., :3]) * colour
+    shown[..., 3] *= 255
+    lit: U8 = np.rint(shown).clip(0, 255).astype(np.uint8)
     return lit
 
 
@@ -147,11 +156,12 @@ def read_light(anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose) -> Light
     skin_luma = float(skin @ luma)
     white = np.mean(whites, axis=0) if whites else np.full(3, 1.25 * skin_luma)
     white = 0.7 * white + 0.3 * float(white @ luma)
-    wanted = float(np.clip(white @ luma, max(80.0, 1.25 * skin_luma), max(165.0, min(240.0, 1.9 * skin_luma))))
+    wanted = float(np.clip(white @ luma, max(20.0, 1.25 * skin_luma), min(240.0, max(40.0, 2.7 * skin_luma))))
     white = np.minimum(250.0, white * (wanted / max(1.0, float(white @ luma))))
+    colour = min(1.0, float(np.ptp(skin)) / (0.12 * max(20.0, float(skin.max()))))
     middle = (lips.source[LOWER_RINGS[1], :] + lips.source[LOWER_RINGS[2], :])[3:8] / 2
     lip = np.median(_pixels_at(anchor, pose.patch(middle)), axis=0)
-    return Light(white.astype(np.float32), lip.astype(np.float32))
+    return Light(white.astype(np.float32), lip.astype(np.float32), colour)
 
 
 def _pixels_at(picture: U8, points: F64) -> F64:

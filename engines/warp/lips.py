@@ -27,13 +27,16 @@ U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
-_SHUT_GAP = 0.10
-"""Inner contours further apart than this (units) are an open mouth whatever lies between them."""
+_SHUT_GAP, _OPEN_GAP = 0.045, 0.10
+"""Inner contours nearer than the first (units) are a shut mouth, further than the second an open one, whatever lies
+between them; from first to second the picture decides."""
 _SEARCH = 0.09
 _STEP = 0.005
 _LINE_COLUMNS = 61
 _SHUT_DARK = 0.05
 """A line between shut lips is darker than the lips over less than this height."""
+_LINE_DARK = 0.72
+"""And this dark against the lips; between teeth and lip there is no such line."""
 UPPER_SHARE = 0.3
 """Of the way to a shut mouth that the upper lip comes down; the lower lip and the jaw do the rest."""
 _REST_LIFT = 0.03
@@ -71,7 +74,7 @@ def measure(mesh: F64, patch: U8, pose: FacePose) -> Lips:
     source = mesh.copy()
     gap = np.maximum(0.0, mesh[LOWER_INNER, 1] - mesh[UPPER_INNER, 1])
     profile = _LipProfile.read(mesh, patch, pose)
-    shut = float(gap.max()) < _SHUT_GAP and profile.is_shut()
+    shut = profile.is_shut(float(gap.max()))
     if shut:
         line = profile.line(np.linspace(0, 1, LIP_COLUMNS))
         source[UPPER_INNER] = source[LOWER_INNER] = line
@@ -121,8 +124,10 @@ class _LipProfile:
         cost = smooth / max(1.0, float(np.mean(lips))) * 10 + pull * (offsets[:, None] / _SEARCH) ** 2 * 0.08
         return cls(luma, centre, np.minimum(*lips).astype(np.float32), _cheapest_path(cost))
 
-    def is_shut(self) -> bool:
-        """No teeth and no more darkness than a lip line has, over the middle of the mouth."""
+    def is_shut(self, gap: float) -> bool:
+        """A dark line, no teeth and no more darkness than a lip line has, over the middle of the mouth."""
+        if not _SHUT_GAP <= gap < _OPEN_GAP:
+            return gap < _SHUT_GAP
         middle = slice(_LINE_COLUMNS // 5, -_LINE_COLUMNS // 5)
         columns = np.arange(_LINE_COLUMNS)[middle]
         lip = self.lip_luma[middle]
@@ -131,7 +136,8 @@ class _LipProfile:
         floor = near.min(0)
         dark = (near < floor + 0.4 * (lip - floor)).sum(0) * _STEP
         bright = near.max(0) > 1.7 * lip + 12
-        return float(np.median(dark)) < _SHUT_DARK and float(bright.mean()) < 0.3
+        lined = float(np.median(floor / lip)) < _LINE_DARK
+        return lined and float(np.median(dark)) < _SHUT_DARK and float(bright.mean()) < 0.3
 
     def line(self, share: F64) -> F64:
         """(n, 2) face coordinates of the lip line at shares 0..1 of the way from left to right."""

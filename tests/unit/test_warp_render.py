@@ -117,6 +117,21 @@ def test_nothing_moves_outside_the_mask_or_where_it_fades_out(name, faces):
         assert np.abs(after - rest)[rim].mean() < 0.6
 
 
+@pytest.mark.parametrize("shape", [MouthShape(open=0.15), MouthShape(open=0.9), MouthShape(open=0.3, wide=1.0)])
+def test_a_portrait_with_an_open_mouth_rests_with_it_shut(shape, faces, mesh, engine):
+    speaking = finished(faces["blaze"], faces["blaze"].render(shape))
+    face = engine.attach(precompile_portrait(speaking, "speaking", mesh))
+    before, after = mouth(mesh, speaking)[0], mouth(mesh, finished(face, face.neutral))[0]
+    assert after < 0.45 * before
+    assert mouth(mesh, finished(face, face.render(MouthShape(open=1.0))))[0] > 0.14
+
+
+def test_a_black_and_white_portrait_speaks_in_black_and_white(mesh, engine):
+    grey = np.repeat(cv2.cvtColor(skimage.data.astronaut(), cv2.COLOR_RGB2GRAY)[..., None], 3, axis=2)
+    face = engine.attach(precompile_portrait(grey, "grey", mesh))
+    assert np.ptp(face.render(MouthShape(open=1.0)), axis=2).max() <= 6
+
+
 def test_a_rolled_head_opens_along_its_own_axis(mesh, engine):
     upright = skimage.data.astronaut()
     turn = cv2.getRotationMatrix2D((224, 120), 30, 1.0)
