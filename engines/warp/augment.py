@@ -42,9 +42,10 @@ def convolve(sound: F32, response: F32) -> F32:
 
 def coloured_noise(count: int, slope: float, draw: Draw) -> F32:
     """(count,) f32 of RMS 1 whose power falls with frequency to the power `slope`: 0 white, 1 pink, 2 brown."""
-    spectrum = np.fft.rfft(draw.standard_normal(count))
-    hz = np.maximum(np.fft.rfftfreq(count, 1.0 / ANALYSIS_HZ), 40.0)
-    noise = np.fft.irfft(spectrum * hz ** (-slope / 2.0), count).astype(np.float32)
+    size = 1 << max(1, count - 1).bit_length()
+    spectrum = np.fft.rfft(draw.standard_normal(size))
+    hz = np.maximum(np.fft.rfftfreq(size, 1.0 / ANALYSIS_HZ), 40.0)
+    noise = np.fft.irfft(spectrum * hz ** (-slope / 2.0), size)[:count].astype(np.float32)
     return noise / np.float32(_rms(noise))
 
 
@@ -126,6 +127,7 @@ def through_codec(sound: F32, codec: str, draw: Draw) -> F32:
     with av.open(body, "w", format=container) as out:
         stream = out.add_stream(encoder, rate=rate_hz, layout="mono")
         assert isinstance(stream, AudioStream)
+        stream.options = {"compression_level": "3"}
         stream.bit_rate = int(draw.choice(kilobits)) * 1000
         frame = av.AudioFrame.from_ndarray((pcm * 32767).astype(np.int16)[None], format="s16", layout="mono")
         frame.sample_rate = rate_hz
@@ -165,11 +167,11 @@ def music(count: int, draw: Draw) -> F32:
             length = int(draw.uniform(0.3, 1.6) * ANALYSIS_HZ)
             time_s = np.arange(length) / ANALYSIS_HZ
             rolloff, decay = draw.uniform(0.8, 2.5), draw.uniform(0.5, 8.0)
-            note = sum(
-                np.sin(2 * np.pi * hz * k * time_s + draw.uniform(0, 6)) / k**rolloff
-                for k in range(1, 9)
-                if hz * k < 7500
-            )
+            turn = np.exp(2j * np.pi * hz * time_s)
+            wave, note = np.exp(1j * draw.uniform(0, 6)), np.zeros(length)
+            for k in range(1, 1 + min(8, int(7500 / hz))):
+                wave = wave * turn
+                note += wave.imag / k**rolloff
             attack = np.minimum(1.0, time_s / draw.uniform(0.004, 0.08))
             out[start : start + length] += note * attack * np.exp(-decay * time_s) * draw.uniform(0.3, 1.0)
         if draw.random() < 0.6:

@@ -27,7 +27,6 @@ ROWS_PER_S = ANALYSIS_HZ // HOP_SAMPLES
 OPEN_MOUTH = 0.15
 """Opening from which a viewer sees a gap between the lips."""
 NOISE_SNR_DB = 10.0
-_BATCH_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,11 +45,8 @@ def follow(net: MouthNet, samples: F32) -> tuple[F32, F32]:
     """(n, 6) shapes and (n, 14) viseme probabilities, row i for a frame whose middle is at i * 10 ms."""
     count = len(samples) // HOP_SAMPLES
     middle = net.context_samples + FRAME_SAMPLES_16K // 2
-    padded = np.pad(samples, (middle, net.window_samples))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, net.window_samples)[::HOP_SAMPLES][:count]
-    pieces = [windows[i : i + _BATCH_ROWS] for i in range(0, count, _BATCH_ROWS)]
-    shapes = np.concatenate([net.shapes(piece) for piece in pieces])
-    return shapes, np.concatenate([net.visemes(piece) for piece in pieces])
+    shapes, odds = net.along(np.pad(samples, (middle, net.window_samples)))
+    return shapes[:count], odds[:count]
 
 
 def track(net: MouthNet, utterances: Sequence[Utterance]) -> Track:

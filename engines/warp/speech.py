@@ -133,31 +133,43 @@ class MouthNet:
 
         Raises EngineContract for another length.
         """
-        return self._finish(_sigmoid(self._features(windows) @ self._shape + self._shape_bias))
+        if windows.ndim != 2 or windows.shape[1] != self.window_samples:
+            raise EngineContract("mouth_net windows", f"(B, {self.window_samples})", str(windows.shape))
+        return self._shapes(self._features(windows))[:, 0]
 
-    def visemes(self, windows: F32) -> F32:
-        """(B, window_samples) -> (B, 14) f32: probability of each viseme in the middle of the frame."""
-        scores = self._features(windows) @ self._viseme + self._viseme_bias
+    def along(self, samples: F32) -> tuple[F32, F32]:
+        """(n,) f32, n >= window_samples -> (m, 6) shapes and (m, 14) viseme probabilities, a row for each 10 ms.
+
+        Row i equals the window that starts at sample 160 * i. For scoring and finished recordings.
+        """
+        if samples.ndim != 1 or len(samples) < self.window_samples:
+            raise EngineContract("mouth_net samples", f"(n >= {self.window_samples},)", str(samples.shape))
+        features = self._features(samples[None])
+        scores = features @ self._viseme + self._viseme_bias
         odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        smooth: F32 = np.tensordot(SMOOTHING, odds / odds.sum(axis=-1, keepdims=True), axes=(0, 1))
-        return smooth
+        return self._shapes(features)[0], _smoothed(odds / odds.sum(axis=-1, keepdims=True))[0]
 
-    def _finish(self, steps: F32) -> F32:
-        """(B, 3, 6) raw -> (B, 6): smoothed, then calibrated: small doubts shut the mouth, speech has full range."""
-        smooth = np.tensordot(SMOOTHING, steps, axes=(0, 1))
+    def _shapes(self, features: F32) -> F32:
+        """(B, T, channels) -> (B, T - 2, 6): smoothed, then calibrated so that doubts shut the mouth."""
+        smooth = _smoothed(_sigmoid(features @ self._shape + self._shape_bias))
         shapes: F32 = np.clip((smooth - self._floor) * self._gain, 0.0, 1.0).astype(np.float32)
         return shapes
 
-    def _features(self, windows: F32) -> F32:
-        """(B, window_samples) -> (B, 3, channels): the network's last layer at the three steps around the middle."""
-        if windows.ndim != 2 or windows.shape[1] != self.window_samples:
-            raise EngineContract("mouth_net windows", f"(B, {self.window_samples})", str(windows.shape))
-        x: F32 = (log_mel(windows) - self._mean) * self._scale
+    def _features(self, sound: F32) -> F32:
+        """(B, samples) -> (B, T, channels): the network's last layer; T is 3 for a window, 1 more each 10 ms."""
+        x: F32 = (log_mel(sound) - self._mean) * self._scale
         x = _rectified(_convolve(x, self._input, self._input_bias, 1))
         for block in self._blocks:
             inner = _rectified(_convolve(x, block.taps, block.taps_bias, block.dilation))
             x = x[:, 2 * block.dilation :] + inner @ block.point + block.point_bias
         return x
+
+
+def _smoothed(steps: F32) -> F32:
+    """(B, T, k) -> (B, T - 2, k): each row with its neighbours, by `SMOOTHING`."""
+    count = steps.shape[1] - len(SMOOTHING) + 1
+    smooth: F32 = sum(SMOOTHING[k] * steps[:, k : k + count] for k in range(len(SMOOTHING)))
+    return smooth
 
 
 def _taps(weight: F32) -> F32:
