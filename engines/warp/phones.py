@@ -60,7 +60,7 @@ _ROWS: tuple[tuple[str, Mouth], ...] = (
     ("ao", Mouth("O", open=0.70, round=0.45)),
     ("eh", Mouth("E", open=0.55, wide=0.40)),
     ("ey", Mouth("E", open=0.42, wide=0.55)),
-    ("ax", Mouth("E", open=0.35, wide=0.15)),
+    ("ax", Mouth("aa", open=0.45, wide=0.15)),
     ("ih", Mouth("I", open=0.30, wide=0.40)),
     ("iy", Mouth("I", open=0.18, wide=0.85)),
     ("y", Mouth("I", open=0.18, wide=0.60)),
@@ -69,7 +69,8 @@ _ROWS: tuple[tuple[str, Mouth], ...] = (
     ("uw", Mouth("U", open=0.20, round=1.00)),
     ("uh", Mouth("U", open=0.30, round=0.60)),
     ("w", Mouth("U", open=0.10, round=1.00)),
-    # Sounds English has not, under names of their own.
+    # Above, ax stands near ah: the phone set of CMU's dictionary and aligners has no schwa and writes AH for both.
+    # Below, sounds English has not, under names of their own.
     ("front_rounded_close", Mouth("U", open=0.18, round=0.90)),
     ("front_rounded_mid", Mouth("O", open=0.42, round=0.60)),
     ("front_rounded_open", Mouth("O", open=0.55, round=0.45)),

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.contract import ANALYSIS_HZ, FRAME_SAMPLES_16K
-from engines.warp.augment import coloured_noise, loud_rms, with_noise
+from engines.warp.augment import coloured_noise, with_noise
 from engines.warp.corpus import HELD_OUT_ESPEAK, HELD_OUT_FLITE, Utterance, held_out_utterances
 from engines.warp.disturbance import DISTURBANCES, disturbance
 from engines.warp.phones import CHANNELS, mouth_curves, read_alignment, visemes_at
@@ -105,12 +105,10 @@ def row(t: Track) -> dict[str, Any]:
     }
 
 
-def at_level(utterances: Sequence[Utterance], level_dbfs: float) -> list[Utterance]:
-    """The same recordings with their loud parts at a level; what is over full scale clips."""
+def at_level(utterances: Sequence[Utterance], peak_dbfs: float) -> list[Utterance]:
+    """The same recordings with their peak at a level."""
     return [
-        Utterance(
-            np.clip(u.samples * np.float32(10.0 ** (level_dbfs / 20.0) / loud_rms(u.samples)), -1, 1), u.phones, u.voice
-        )
+        Utterance(u.samples * np.float32(10.0 ** (peak_dbfs / 20.0) / np.abs(u.samples).max()), u.phones, u.voice)
         for u in utterances
     ]
 
