@@ -45,6 +45,8 @@ export class LiveAnchorClient extends EventTarget {
   /** @type {ConnectOptions | null} */
   #options = null;
   #run = 0;
+  /** Gives up what is being sent to a session that ends. */
+  #sending = new AbortController();
   /** @type {Pulse | null} */
   #pulse = null;
   /** @type {(() => void) | null} */
@@ -89,7 +91,7 @@ export class LiveAnchorClient extends EventTarget {
     const session = this.#session();
     // Over HTTP and awaited: on the data channel the interrupt could overtake, or be overtaken by, the speech.
     if (now && this.speaking) await this.api.interrupt(session);
-    const spoken = await this.api.speak(session, speech);
+    const spoken = await this.api.speak(session, speech, this.#sending.signal);
     if (session === this.sessionId) this.#speak(true);
     return spoken;
   }
@@ -132,6 +134,8 @@ export class LiveAnchorClient extends EventTarget {
   }
 
   #drop() {
+    this.#sending.abort();
+    this.#sending = new AbortController();
     this.#pulse?.stop();
     this.#pulse = null;
     this.#link?.close();

@@ -15,7 +15,7 @@ const SPEECH_REFUSALS = ["refused", "server-full", "warming"];
  *   state: "ready" | "preparing" | "failed", progress: number | null, error: string | null,
  *   thumbnail: string | null}} Avatar
  * @typedef {{method?: string, body?: BodyInit, type?: string, accept?: string, keepalive?: boolean,
- *   timeoutMs?: number}} Call
+ *   timeoutMs?: number, signal?: AbortSignal}} Call `signal` gives the call up, quietly
  */
 
 export class Api {
@@ -40,17 +40,18 @@ export class Api {
    * @returns {Promise<Response>}
    * @throws {Failure}
    */
-  async call(path, { method = "GET", body, type, accept, keepalive = false, timeoutMs = CALL_TIMEOUT_MS } = {}) {
+  async call(path, { method = "GET", body, type, accept, keepalive = false, ...limits } = {}) {
     const headers = new Headers();
     if (type) headers.set("Content-Type", type);
     if (accept) headers.set("Accept", accept);
     if (this.token) headers.set("Authorization", `Bearer ${this.token}`);
-    const signal = AbortSignal.timeout(timeoutMs);
+    const timeout = AbortSignal.timeout(limits.timeoutMs ?? CALL_TIMEOUT_MS);
+    const signal = limits.signal ? AbortSignal.any([timeout, limits.signal]) : timeout;
     let response;
     try {
       response = await fetch(this.url(path), { method, body, headers, keepalive, signal, cache: "no-store" });
     } catch (error) {
-      throw new Failure("server-gone", { cause: error });
+      throw new Failure(limits.signal?.aborted ? "session-ended" : "server-gone", { cause: error });
     }
     if (!response.ok) throw await this.#refusal(response);
     return response;
@@ -115,12 +116,13 @@ export class Api {
    * Speaks a sound file or a text.
    * @param {string} id
    * @param {Blob | string} speech
+   * @param {AbortSignal} [signal]
    * @returns {Promise<{speech: string, seconds: number}>}
    */
-  async speak(id, speech) {
+  async speak(id, speech, signal) {
     const type = typeof speech === "string" ? "text/plain; charset=utf-8" : soundType(speech);
     try {
-      const call = { method: "POST", body: speech, type, timeoutMs: SPEECH_TIMEOUT_MS };
+      const call = { method: "POST", body: speech, type, timeoutMs: SPEECH_TIMEOUT_MS, signal };
       return await (await this.call(`${sessionPath(id)}/speech`, call)).json();
     } catch (error) {
       if (!(error instanceof Failure) || !SPEECH_REFUSALS.includes(error.code)) throw error;

@@ -107,11 +107,14 @@ export class Show extends EventTarget {
   async speak(line) {
     if (this.state === "idle" || this.state === "failed") return this.start(line);
     if (this.state !== "live") return;
+    const run = this.#run;
     try {
       const speech = await line.load();
+      if (run !== this.#run) return;
       const { seconds } = await this.#client.speech(speech, { now: true });
       this.#emitLine(line, seconds);
     } catch (error) {
+      if (run !== this.#run) return;
       this.dispatchEvent(new CustomEvent("toast", { detail: Failure.from(error).message }));
     }
   }

@@ -1,0 +1,173 @@
+"""One Chromium on one loop for all browser tests; every page reports what it says on the console and whom it calls.
+
+Tests here run on the session's loop: `pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import wave
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, async_playwright, expect
+
+from streamer.speech import decode_speech
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = os.environ.get("LIVEANCHOR_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--mute-audio",
+    "--autoplay-policy=document-user-activation-required",
+    "--host-resolver-rules=MAP anchors.test 127.0.0.1",
+)
+NETWORK_WORDS = re.compile(r"^error: Failed to load resource: (the server responded|net::ERR_)")
+"""What Chromium itself writes for every refused or failed request: no page can keep it quiet."""
+
+expect.set_options(timeout=15_000)
+
+
+class Visit:
+    """A page someone looks at."""
+
+    def __init__(self, page: Page, origin: str) -> None:
+        self.page = page
+        self.said: list[str] = []
+        """Errors and warnings on the console, and uncaught exceptions."""
+        self.foreign: list[str] = []
+        """Requests to anybody but the server."""
+        self.expects_refusals = False
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.said.append(f"pageerror: {error}"))
+        page.on("request", lambda request: self._watch(request.url, origin))
+
+    def _hear(self, message):
+        words = f"{message.type}: {message.text}"
+        if message.type in ("error", "warning") and not (self.expects_refusals and NETWORK_WORDS.match(words)):
+            self.said.append(words)
+
+    def _watch(self, url, origin):
+        if urlsplit(url).scheme in ("http", "https", "ws", "wss") and not url.startswith(origin):
+            self.foreign.append(url)
+
+    def __getattr__(self, name):
+        return getattr(self.page, name)
+
+    async def state(self, state: str) -> None:
+        """Wait until the stage shows a state of the client."""
+        await expect(self.page.locator("#frame")).to_have_attribute("data-state", state)
+
+    async def live(self) -> None:
+        """Wait until a picture is on the stage."""
+        await self.state("live")
+        await expect(self.page.locator("#frame")).to_have_attribute("data-picture", "true")
+
+    async def speaking(self, speaking: bool = True) -> None:
+        await expect(self.page.locator("#frame")).to_have_attribute("data-speaking", str(speaking).lower())
+
+    async def figures(self, condition: str) -> dict:
+        """The first figures of the browser, as `it`, that fulfil a JavaScript condition."""
+        return await self._first("stats", condition)
+
+    async def snapshot(self, condition: str) -> dict:
+        """The first telemetry snapshot, as `it`, that fulfils a JavaScript condition."""
+        return await self._first("snapshot", condition)
+
+    async def _first(self, event: str, condition: str) -> dict:
+        return await self.page.evaluate(
+            f"""() => new Promise((resolve) => {{
+                const listener = ({{ detail: it }}) => {{
+                    if (!({condition})) return;
+                    window.liveanchor.client.removeEventListener("{event}", listener);
+                    resolve(it);
+                }};
+                window.liveanchor.client.addEventListener("{event}", listener);
+            }})"""
+        )
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Path of the browser; without one these tests are skipped and say why."""
+    if not CHROMIUM:
+        pytest.skip("no Chromium here: install it or set LIVEANCHOR_CHROMIUM")
+    return CHROMIUM
+
+
+@pytest.fixture(scope="session")
+def microphone_wav(tmp_path_factory):
+    """A spoken sample as 48 kHz mono WAV: what the fake microphone hears, over and over."""
+    pcm48 = decode_speech((ROOT / "web/samples/evening-news.ogg").read_bytes(), "audio/ogg")
+    path = tmp_path_factory.mktemp("microphone") / "speech.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(48_000)
+        file.writeframes(pcm48.tobytes())
+    return path
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def playwright(chromium):
+    async with async_playwright() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(playwright, chromium, microphone_wav):
+    """Chromium with a speaking fake microphone. Pages get it only with `permissions=["microphone"]`."""
+    fake = ("--use-fake-device-for-media-stream", f"--use-file-for-fake-audio-capture={microphone_wav}")
+    running = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS, *fake])
+    yield running
+    await running.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def bare_browser(playwright, chromium):
+    """Chromium on a machine without any microphone."""
+    running = await playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+    yield running
+    await running.close()
+
+
+@asynccontextmanager
+async def _visited(browser, url, options):
+    """A page in a context of its own. At the end: nothing said, nobody else called."""
+    context = await browser.new_context(**options)
+    try:
+        page = await context.new_page()
+        visit = Visit(page, f"{urlsplit(url).scheme}://{urlsplit(url).netloc}/")
+        await page.goto(url)
+        yield visit
+        await page.goto("about:blank")  # leaving hangs up, so that the next test finds every seat free
+    finally:
+        await context.close()
+    assert visit.said == []
+    assert visit.foreign == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visit(browser, server):
+    """`await visit("?avatar=ada", permissions=["microphone"])`: the demo page of the shared server, closed at the end.
+
+    `at` names another address, `using` another browser; the rest are Playwright's context options.
+    """
+    async with AsyncExitStack() as stack:
+
+        async def open_page(query="", *, at=server.url, using=browser, **options):
+            return await stack.enter_async_context(_visited(using, at + query, options))
+
+        yield open_page
