@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from avatars.packet import AvatarPacket
 from engines.contract import ANALYSIS_HZ, EngineSpec, FaceJob, FacePatch, TensorContract
@@ -14,8 +15,12 @@ from engines.warp.face import WarpFace
 from engines.warp.life import Life
 from engines.warp.mesh import MESH_POINTS
 from engines.warp.moulds import cast
+from engines.warp.pose import shows_face
 from engines.warp.shape import MouthShape
 from engines.warp.speech import MouthNet
+
+F32 = npt.NDArray[np.float32]
+Box = tuple[int, int, int, int]
 
 NAME = "warp"
 MOUTH_PX = 256
@@ -50,6 +55,8 @@ class WarpEngine:
         if landmarks is None or landmarks.shape != wanted:
             found = "none" if landmarks is None else str(landmarks.shape)
             raise EngineContract("landmarks", f"{wanted} float32, MediaPipe mesh in frame pixels", found)
+        if not any(shows_face(points, box) for points, box in _distinct(packet, landmarks)):
+            raise EngineContract("landmarks", "a face inside its face box in at least one frame", "none")
         return WarpFace(packet, landmarks, self._spec.mouth_px, Life(packet.avatar_id), self._moulds)
 
     def warm_up(self) -> None:
@@ -73,6 +80,12 @@ class WarpEngine:
             raise EngineOutput(NAME, "the sound is not finite")
         shape = MouthShape(*(float(element) for element in self._net.shapes(job.samples[None])[0]))
         return FacePatch(job.index, job.generation, face.speak(shape, job.index))
+
+
+def _distinct(packet: AvatarPacket, landmarks: F32) -> Iterator[tuple[F32, Box]]:
+    """Mesh and face box of every frame, of the first only where all are the same."""
+    still = packet.frames.strides[0] == 0
+    return zip(landmarks[:1] if still else landmarks, packet.coords, strict=False)
 
 
 def _tensors(window_samples: int, mouth_px: int) -> tuple[TensorContract, ...]:

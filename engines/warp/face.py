@@ -12,6 +12,7 @@ import numpy.typing as npt
 from avatars.packet import AvatarPacket
 from engines.warp.life import Life
 from engines.warp.moulds import Moulds
+from engines.warp.pose import shows_face
 from engines.warp.rig import Rig, build_rig
 from engines.warp.shape import MouthShape
 
@@ -77,12 +78,15 @@ class WarpFace:
     def _make(self, frame: int) -> Rig | U8:
         x1, y1, x2, y2 = box = self._packet.coords[frame]
         size = (self.patch_px, self.patch_px)
-        face = cv2.merge([np.ascontiguousarray(plane[y1:y2, x1:x2]) for plane in self._packet.frames[frame]])
+        width, height = self._packet.size_px
+        rows = np.arange(y1, y2).clip(0, height - 1)  # a box may hang over the edge: the edge goes on
+        columns = np.arange(x1, x2).clip(0, width - 1)
+        face = np.ascontiguousarray(self._packet.frames[frame][:, rows[:, None], columns].transpose(1, 2, 0))
         shrinks = max(x2 - x1, y2 - y1) > self.patch_px
         anchor = cv2.resize(face, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC)
         anchor.flags.writeable = False
         points = self._landmarks[frame]
-        if not np.isfinite(points).all():
+        if not shows_face(points, box):
             return np.asarray(anchor, dtype=np.uint8)
         return build_rig(
             np.asarray(anchor, dtype=np.uint8), self._shows(frame, size), np.array(points), box, self._moulds

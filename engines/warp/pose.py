@@ -19,6 +19,8 @@ _EYES_PER_UNIT = 1.75
 """Outer eye corners lie this many mouth widths apart."""
 _FACE_PER_UNIT = 3.2
 """Forehead to chin."""
+_LEAST_PX = 4.0
+"""Eyes or mouth corners nearer than this are no face to work with."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +59,18 @@ def patch_points(points: F32, box: tuple[int, int, int, int], patch_px: int) -> 
     scale = np.array([patch_px / (x2 - x1), patch_px / (y2 - y1)])
     placed: F64 = (points.astype(np.float64) + 0.5 - (x1, y1)) * scale - 0.5
     return placed
+
+
+def shows_face(points: F32, box: tuple[int, int, int, int]) -> bool:
+    """Whether a (468, 2) mesh in frame pixels is a face whose mouth lies in this face box."""
+    if not np.isfinite(points).all():
+        return False
+    eyes, mouth = (
+        points[[EYE_CORNERS[0], EYE_CORNERS[3]]],
+        points[[LIP_CORNER_LEFT, LIP_CORNER_RIGHT, LIP_TOP, LIP_BOTTOM]],
+    )
+    wide_enough = min(np.linalg.norm(eyes[1] - eyes[0]), np.linalg.norm(mouth[1] - mouth[0])) >= _LEAST_PX
+    return bool(wide_enough and (mouth >= box[:2]).all() and (mouth < box[2:]).all())
 
 
 def fit_pose(points: F32, box: tuple[int, int, int, int], patch_px: int) -> FacePose:

@@ -256,9 +256,11 @@ def _fields(pose: FacePose, lips: Lips, face_moves: F64, window: F32, area: Area
 
 
 def spread_out(places: F64, among: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
-    """At most `count` of the points `among`, the chin first, each as far as can be from those before it."""
+    """At most `count` of the points `among`, the lowest first, each as far as can be from those before it."""
+    if not len(among):
+        return among
     at = places[among]
-    chosen = [int(np.flatnonzero(among == CHIN)[0])]
+    chosen = [int(at[:, 1].argmax())]
     away = np.full(len(among), np.inf)
     while len(chosen) < min(count, len(among)):
         away = np.minimum(away, ((at - at[chosen[-1]]) ** 2).sum(1))

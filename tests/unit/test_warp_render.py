@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from avatars.packet import AvatarPacket
 from avatars.picture import load_picture
 from avatars.precompile import precompile_portrait
 from engines.contract import FaceJob
-from engines.errors import EngineOutput
+from engines.errors import EngineContract, EngineOutput
 from engines.warp.engine import WarpEngine
 from engines.warp.face import WarpFace
 from engines.warp.shape import MouthShape
@@ -188,6 +190,50 @@ def test_a_long_clip_keeps_a_bounded_number_of_rigs(faces, engine, monkeypatch):
     patches = [face.render(MouthShape(open=0.5), index) for index in range(4)]
     assert face.rigs_kept == 2
     assert np.array_equal(face.render(MouthShape(open=0.5), 0), patches[0])
+
+
+def test_any_mesh_and_box_that_a_packet_allows_is_rendered_or_refused(faces, engine):
+    still = faces["ruby"].packet
+    rng = np.random.default_rng(11)
+    refused = 0
+    for case in range(40):
+        landmarks, box = np.array(still.landmarks[0]), still.coords[0]
+        if case % 4 == 0:
+            landmarks += rng.normal(0, rng.uniform(1, 80), landmarks.shape)
+        elif case % 4 == 1:
+            landmarks = landmarks * rng.uniform(0.01, 2) + rng.normal(0, 150, 2)
+        elif case % 4 == 2:
+            x, y = rng.integers(-60, 700, 2).tolist()
+            box = (x, y, x + int(rng.integers(2, 400)), y + int(rng.integers(2, 400)))
+        else:
+            landmarks[:] = 300
+        packet = replace(
+            still, landmarks=np.broadcast_to(landmarks.astype(np.float32), (25, 468, 2)), coords=(box,) * 25
+        )
+        try:
+            face = engine.attach(packet)
+        except EngineContract:
+            refused += 1
+            continue
+        assert face.render(MouthShape(open=0.8, round=0.4), 3, 0.5, -0.5).shape == (256, 256, 3)
+    assert 10 <= refused <= 35
+
+
+def test_a_face_box_that_hangs_over_the_edge_is_filled_from_the_edge(faces, engine):
+    still = faces["ruby"].packet
+    x1, y1, x2, y2 = still.coords[0]
+    cut = x1 + (x2 - x1) // 12
+    shifted = np.array(still.landmarks[0]) - (cut, 0)
+    packet = replace(
+        still,
+        frames=np.stack([still.frames[0][:, :, cut:]] * 25),
+        landmarks=np.broadcast_to(shifted.astype(np.float32), (25, 468, 2)),
+        coords=((x1 - cut, y1, x2 - cut, y2),) * 25,
+        geometry=tuple(g._replace(x_s=0, x_e=g.crop_width_px - (cut - g.x_s)) for g in still.geometry),
+        masks=tuple(mask[:, :, cut - g.x_s :] for mask, g in zip(still.masks, still.geometry, strict=True)),
+    )
+    whole, hanging = faces["ruby"].render(MouthShape(open=0.6)), engine.attach(packet).render(MouthShape(open=0.6))
+    assert np.abs(whole.astype(int) - hanging)[:, 64:].mean() < 2
 
 
 def test_a_shape_that_is_not_finite_is_refused(faces):
