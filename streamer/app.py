@@ -25,9 +25,11 @@ from streamer.gallery import Gallery
 from streamer.http import openapi
 from streamer.http.access import access
 from streamer.http.avatars import AvatarRoutes
+from streamer.http.conversation import ConversationRoutes
 from streamer.http.errors import problems
 from streamer.http.pages import PageParts, PageRoutes, load_web_files
 from streamer.http.sessions import SessionRoutes
+from streamer.http.speech import SpeechRoutes
 from streamer.inference import Inference
 from streamer.registry import House, Registry
 from streamer.rtc import aiortc_hooks
@@ -57,6 +59,7 @@ class Server:
         self.clock = MonotonicClock()
         self.avatar_executor = ThreadPoolExecutor(1, "avatars")
         self.codec_executor = ThreadPoolExecutor(1, "codec")
+        self.speech_executor = ThreadPoolExecutor(1, "speech")
         self.metrics = Metrics()
         self.lag = LoopLag(self.metrics.loop_lag)
         self.engine = catalog.create(config.engine)
@@ -94,7 +97,9 @@ class Server:
         )
         PageRoutes(pages).add_to(app)
         AvatarRoutes(self.gallery, self.casting, self.avatar_executor).add_to(app)
-        SessionRoutes(self.registry, config, self.metrics, self.avatar_executor).add_to(app)
+        SessionRoutes(self.registry, config, self.metrics).add_to(app)
+        SpeechRoutes(self.registry, config, self.speech_executor).add_to(app)
+        ConversationRoutes(self.registry).add_to(app)
         return app
 
     async def run(self, announcements: Announcements, stop: asyncio.Event) -> None:
@@ -118,6 +123,7 @@ class Server:
             await runner.cleanup()
             self.inference.close()
             self.codec_executor.shutdown(wait=True, cancel_futures=True)
+            self.speech_executor.shutdown(wait=True, cancel_futures=True)
             self.avatar_executor.shutdown(wait=True, cancel_futures=True)
 
     async def _bind(self, runner: web.AppRunner) -> None:
@@ -130,7 +136,9 @@ class Server:
                 if error.errno in (48, 98)
                 else "choose another --host"
             )
-            raise ConfigError(f"{config.host}:{config.port}", f"cannot listen: {os.strerror(error.errno or 0).lower()}; {remedy}") from error
+            raise ConfigError(
+                f"{config.host}:{config.port}", f"cannot listen: {os.strerror(error.errno or 0).lower()}; {remedy}"
+            ) from error
 
     async def _warm(self) -> None:
         """Bring the first avatars on stage, so that the first visitor does not wait, and wait for the engine."""

@@ -23,6 +23,8 @@ class Cast:
     packet: AvatarPacket
     face: Face
     canvas: Canvas
+    canvas_px: int
+    """The side that was asked for; the canvas is never larger."""
 
 
 class Casting:
@@ -47,7 +49,7 @@ class Casting:
             self._faces.move_to_end(avatar_id)
             self._canvases.move_to_end((avatar_id, canvas_px))
             packet, face = self._faces[avatar_id]
-            cast = Cast(packet, face, self._canvases[avatar_id, canvas_px])
+            cast = Cast(packet, face, self._canvases[avatar_id, canvas_px], canvas_px)
             self._shrink()
             return cast, hit
 

@@ -1,108 +1,80 @@
-"""Pushed speech of a session: utterances wait in line and leave in real time, 20 ms a step. Knows no network."""
+"""The feed: puts pushed speech on the session's grid, just early enough for its mouths to be rendered. Pure.
+
+While nobody speaks it gives silence as late as it can, so that new speech starts at the next frame that can be made.
+"""
 
 from __future__ import annotations
-
-from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from streamer.channel import Channel
-from streamer.clock import NS_PER_S, Clock
-from streamer.errors import SpeechRejected
-from streamer.media import CHUNK_SAMPLES, S16, SOUND_HZ, SoundBlock
+from streamer.clock import Clock
+from streamer.media import CHUNK_SAMPLES, FRAME_NS, FRAME_SAMPLES, S16, AudioChunk
+from streamer.pipeline.resample import Decimator
+from streamer.speech_line import SpeechLine
 
-CHUNK_NS = CHUNK_SAMPLES * NS_PER_S // SOUND_HZ
-
-Event = Mapping[str, object]
-
-
-@dataclass(slots=True)
-class Utterance:
-    """One piece of speech: (n,) s16 mono at 48 kHz, and how far it has gone."""
-
-    speech_id: str
-    pcm48: S16
-    played_samples: int = 0
-
-    @property
-    def seconds(self) -> float:
-        return len(self.pcm48) / SOUND_HZ
+_SILENCE: S16 = np.zeros(CHUNK_SAMPLES, np.int16)
+_SILENCE.flags.writeable = False
 
 
-@dataclass(slots=True)
-class SpeechLine:
-    """The line of utterances. Pure: `step` gives the next 20 ms, or None when nobody speaks."""
+class Feed:
+    """Contiguous 20 ms chunks on the grid, from a line of speech. `emit` once a frame."""
 
-    limit_s: float = 600.0
-    _line: deque[Utterance] = field(default_factory=deque)
-    _position: int = 0
+    def __init__(self, line: SpeechLine, first_release_ns: int, lookahead_chunks: int) -> None:
+        """first_release_ns: when frame 0 is released; lookahead_chunks: sound an engine needs behind a frame."""
+        self._line = line
+        self._first_release_ns = first_release_ns
+        self._ahead_samples = lookahead_chunks * CHUNK_SAMPLES
+        self._decimator = Decimator()
+        self._next_first = 0
+        self._tick = 0
+        self._generation = 0
+        self._open_from = 0
+        self.render_frames = 1
+        """How many frames before its release a frame's sound leaves: the time to render its mouth."""
+        self.released = -1
+        """Index of the last frame that playout released: speech for it or before it would come too late."""
 
     @property
-    def queued_s(self) -> float:
-        return sum(len(u.pcm48) - u.played_samples for u in self._line) / SOUND_HZ
+    def next_ns(self) -> int:
+        """When `emit` has something to do."""
+        return self._first_release_ns + (self._tick - self.render_frames) * FRAME_NS
 
-    @property
-    def speaking(self) -> bool:
-        return bool(self._line)
+    def void(self, generation: int) -> None:
+        """What was emitted is void; what comes is of a new generation and starts with a whole frame."""
+        self._generation = generation
+        self._open_from = -(-self._next_first // FRAME_SAMPLES) * FRAME_SAMPLES
 
-    def push(self, utterance: Utterance) -> None:
-        """Put an utterance at the end of the line. Raises SpeechRejected when too much is waiting."""
-        if self.queued_s + utterance.seconds > self.limit_s:
-            raise SpeechRejected(f"more than {self.limit_s:.0f} s of speech would be waiting", 413)
-        self._line.append(utterance)
+    def emit(self, now_ns: int) -> list[AudioChunk]:
+        """The chunks due by now."""
+        reached = (now_ns - self._first_release_ns) // FRAME_NS + self.render_frames
+        self._tick = max(self._tick, reached) + 1
+        chunks = self._until(reached * FRAME_SAMPLES, now_ns)
+        if self._line.flowing:
+            chunks += self._until((reached + 1) * FRAME_SAMPLES + self._ahead_samples, now_ns)
+        return chunks
 
-    def step(self, now_ns: int) -> tuple[SoundBlock | None, list[Event]]:
-        """The next 20 ms with what happens in them; the last piece of an utterance is padded with silence."""
-        if not self._line:
-            return None, []
-        events: list[Event] = []
-        current = self._line[0]
-        if current.played_samples == 0:
-            events.append({"event": "playback_started", "speech": current.speech_id})
-        piece = current.pcm48[current.played_samples : current.played_samples + CHUNK_SAMPLES]
-        current.played_samples += len(piece)
-        if len(piece) < CHUNK_SAMPLES:
-            piece = np.concatenate((piece, np.zeros(CHUNK_SAMPLES - len(piece), np.int16)))
-        if current.played_samples >= len(current.pcm48):
-            self._line.popleft()
-            events.append(_finished(current, interrupted=False))
-        block = SoundBlock(piece, self._position, now_ns)
-        self._position += CHUNK_SAMPLES
-        return block, events
+    def _until(self, end: int, now_ns: int) -> list[AudioChunk]:
+        chunks = []
+        while self._next_first < end:
+            chunks.append(self._chunk(now_ns))
+        return chunks
 
-    def interrupt(self) -> list[Event]:
-        """Drop everything that waits or plays."""
-        events = [_finished(u, interrupted=True) for u in self._line]
-        self._line.clear()
-        return events
+    def _chunk(self, now_ns: int) -> AudioChunk:
+        first = self._next_first
+        self._next_first += CHUNK_SAMPLES
+        pcm48 = None
+        if first >= max(self._open_from, (self.released + 1) * FRAME_SAMPLES):
+            pcm48 = self._line.take(first)
+        if pcm48 is None:
+            pcm48 = _SILENCE
+        samples16 = self._decimator.push(pcm48.astype(np.float32) / 32768.0)
+        return AudioChunk(samples16, pcm48, first, now_ns, self._generation)
 
 
-def _finished(utterance: Utterance, *, interrupted: bool) -> Event:
-    return {
-        "event": "playback_finished",
-        "speech": utterance.speech_id,
-        "position_s": round(utterance.played_samples / SOUND_HZ, 3),
-        "interrupted": interrupted,
-    }
-
-
-async def run(
-    line: SpeechLine,
-    blocks: Channel[SoundBlock],
-    on_event: Callable[[Event], None],
-    start_ns: int,
-    clock: Clock,
-) -> None:
-    """Step the line on the session's grid for as long as the session lives."""
-    step = 0
-    while True:
-        await clock.sleep_until(start_ns + step * CHUNK_NS)
-        now_ns = clock.now_ns()
-        step = max(step + 1, (now_ns - start_ns) // CHUNK_NS - 2)
-        block, events = line.step(now_ns)
-        if block is not None:
-            blocks.put_nowait(block)
-        for event in events:
-            on_event(event)
+async def run(feed: Feed, chunks: Channel[AudioChunk], clock: Clock) -> None:
+    """Feed the line for as long as the session lives."""
+    while not chunks.closed:
+        await clock.sleep_until(feed.next_ns)
+        for chunk in feed.emit(clock.now_ns()):
+            chunks.put_nowait(chunk)

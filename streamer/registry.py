@@ -13,12 +13,13 @@ from engines.contract import EngineSpec
 from streamer.casting import Casting
 from streamer.clock import Clock
 from streamer.config import Config
-from streamer.errors import SessionClosed, SessionLimit, SessionNotFound
+from streamer.errors import SessionClosed, SessionLimit, SessionNotFound, SignalingError
 from streamer.inference import Inference
+from streamer.live import SessionParts
 from streamer.media import Source
 from streamer.rtc.peer import Peer
 from streamer.rtc.settings import IceSettings, PeerSettings
-from streamer.session import Session, SessionParts
+from streamer.session import Session
 from streamer.telemetry.metrics import Metrics
 
 
@@ -46,6 +47,11 @@ class House:
     codec_executor: Executor
     ice: IceSettings
     loop_lag_ms: Callable[[], float]
+
+
+def clip_id(avatar_id: str, name: str) -> str:
+    """A clip of an avatar is an avatar of its own, under this id."""
+    return f"{avatar_id}--{name}"
 
 
 class Registry:
@@ -97,6 +103,22 @@ class Registry:
         self._count()
         self._group.create_task(self._run(session), name=f"session-{session.id[:8]}")
         return session, answer, hit
+
+    async def recast(self, session: Session, avatar_id: str, canvas_px: int | None = None) -> bool:
+        """Put another avatar, or another size, into a live session; True if it was in memory.
+
+        Raises SessionClosed, SignalingError (409: too large for what was agreed on), AvatarError, EngineError.
+        """
+        cast, hit = await self._house.casting.cast(avatar_id, canvas_px or session.cast.canvas_px)
+        session.recast(avatar_id, cast)
+        return hit
+
+    async def act(self, session: Session, name: str) -> None:
+        """Play a named clip of the session's avatar. Raises AvatarError, SignalingError (409), SessionClosed."""
+        cast, _ = await self._house.casting.cast(clip_id(session.avatar_id, name), session.cast.canvas_px)
+        if cast.canvas.size_px != session.cast.canvas.size_px:
+            raise SignalingError("the clip has another size than the avatar", 409)
+        session.play(cast.canvas)
 
     async def run(self) -> None:
         """Hold the sessions' tasks until `close`, then hang up on all and wait for them."""

@@ -44,31 +44,54 @@ DEFAULT_LIMITS = SpeechLimits()
 
 
 def decode_speech(body: bytes, content_type: str | None, limits: SpeechLimits = DEFAULT_LIMITS) -> S16:
-    """(n,) s16 mono at 48 kHz, n > 0, from a WAV, FLAC, MP3 or Ogg (Opus, Vorbis, FLAC) file of any rate.
+    """(n,) s16 mono at 48 kHz, n > 0: all of `decode_pieces` at once."""
+    return np.concatenate(list(decode_pieces(body, content_type, limits)))
+
+
+def decode_pieces(body: bytes, content_type: str | None, limits: SpeechLimits = DEFAULT_LIMITS) -> Iterator[S16]:
+    """(n,) s16 mono at 48 kHz, n > 0, piece by piece, from a WAV, FLAC, MP3 or Ogg (Opus, Vorbis, FLAC) file.
 
     Only the demuxer that the first bytes name is opened, on memory: no playlist, path or network is ever followed.
-    Raises SpeechRejected: 400 broken or empty, 413 too large or too long, 415 not one of these formats.
+    Raises SpeechRejected as soon as it is known, after good pieces perhaps: 400 broken or empty, 413 too large or too
+    long, 415 not one of these formats.
     """
-    if len(body) > limits.max_bytes:
-        raise SpeechRejected(f"the sound is larger than {limits.max_bytes // 1_000_000} MB", TOO_LARGE)
-    if not body:
-        raise SpeechRejected("the sound is empty", BAD)
-    if content_type is not None and content_type.strip().lower().startswith(_NOT_SOUND):
-        raise SpeechRejected(f"{content_type.split(';')[0].strip()} is not a sound file", UNSUPPORTED)
-    demuxer = _demuxer(body)
+    demuxer = _checked(body, content_type, limits)
+    empty = True
     try:
         with av.open(io.BytesIO(body), "r", format=demuxer, metadata_errors="replace") as container:
             if not container.streams.audio:
                 raise SpeechRejected("there is no sound in the file", BAD)
             stream = container.streams.audio[0]
             _check_codec(stream)
-            pieces = list(_at_48k(_mono_blocks(container.decode(stream)), limits.max_seconds))
+            for piece in _at_48k(_mono_blocks(container.decode(stream)), limits.max_seconds):
+                if len(piece):
+                    empty = False
+                    yield piece
     except (av.error.FFmpegError, ValueError, OverflowError) as error:
         raise SpeechRejected("the sound file is broken", BAD) from error
-    pcm48 = np.concatenate(pieces) if pieces else np.zeros(0, np.int16)
-    if len(pcm48) == 0:
+    if empty:
         raise SpeechRejected("there is no sound in the file", BAD)
-    return pcm48
+
+
+def take_seconds(pieces: Iterator[S16], seconds: float) -> S16:
+    """The next pieces joined, up to about so many seconds; empty at the end. Raises what the pieces raise."""
+    taken: list[S16] = []
+    left = int(seconds * SOUND_HZ)
+    while left > 0 and (piece := next(pieces, None)) is not None:
+        taken.append(piece)
+        left -= len(piece)
+    return np.concatenate(taken) if taken else np.zeros(0, np.int16)
+
+
+def _checked(body: bytes, content_type: str | None, limits: SpeechLimits) -> str:
+    """The demuxer to use, after what can be refused at sight."""
+    if len(body) > limits.max_bytes:
+        raise SpeechRejected(f"the sound is larger than {limits.max_bytes // 1_000_000} MB", TOO_LARGE)
+    if not body:
+        raise SpeechRejected("the sound is empty", BAD)
+    if content_type is not None and content_type.strip().lower().startswith(_NOT_SOUND):
+        raise SpeechRejected(f"{content_type.split(';')[0].strip()} is not a sound file", UNSUPPORTED)
+    return _demuxer(body)
 
 
 def _demuxer(body: bytes) -> str:

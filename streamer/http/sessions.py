@@ -1,20 +1,17 @@
-"""Routes of sessions: offer, trickle, list, hang up, speech, interrupt. Thin: parse, call, answer."""
+"""Routes of sessions: offer, trickle, list, hang up. Thin: parse, call, answer."""
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-from concurrent.futures import Executor
-from functools import partial
 
 import msgspec
 from aiohttp import web
 
-from streamer import speech, tts
 from streamer.config import CANVAS_SIZES_PX, Config
-from streamer.errors import SignalingError, SpeechRejected
+from streamer.errors import SignalingError
+from streamer.http.body import json_answer, read_body
 from streamer.http.wire import SdpOffer, SessionView
-from streamer.media import S16, Source
+from streamer.media import Source
 from streamer.registry import Offer, Registry
 from streamer.session import Session
 from streamer.telemetry.metrics import Metrics
@@ -23,12 +20,10 @@ from streamer.telemetry.metrics import Metrics
 class SessionRoutes:
     """Handlers under /api/sessions."""
 
-    def __init__(self, registry: Registry, config: Config, metrics: Metrics, media_executor: Executor) -> None:
+    def __init__(self, registry: Registry, config: Config, metrics: Metrics) -> None:
         self._registry = registry
         self._config = config
         self._metrics = metrics
-        self._media_executor = media_executor
-        self._speech_limits = speech.SpeechLimits(config.limits.speech_bytes, config.limits.queued_speech_s)
 
     def add_to(self, app: web.Application) -> None:
         router = app.router
@@ -37,8 +32,6 @@ class SessionRoutes:
         router.add_get("/api/sessions/{session}", self.show)
         router.add_patch("/api/sessions/{session}", self.trickle)
         router.add_delete("/api/sessions/{session}", self.hang_up)
-        router.add_post("/api/sessions/{session}/speech", self.speak)
-        router.add_post("/api/sessions/{session}/interrupt", self.interrupt)
 
     async def open(self, request: web.Request) -> web.Response:
         """An SDP offer in, the answer out."""
@@ -64,40 +57,15 @@ class SessionRoutes:
         return web.Response(status=204)
 
     async def list(self, _: web.Request) -> web.Response:
-        views = [_view(session, whole_id=False) for session in self._registry.list()]
-        return _json({"sessions": views, "limit": self._registry.limit})
+        views = [view_of(session, whole_id=False) for session in self._registry.list()]
+        return json_answer({"sessions": views, "limit": self._registry.limit})
 
     async def show(self, request: web.Request) -> web.Response:
-        return _json(_view(self._session(request), whole_id=True))
+        return json_answer(view_of(self._session(request), whole_id=True))
 
     async def hang_up(self, request: web.Request) -> web.Response:
         self._session(request).close()
         return web.Response(status=204)
-
-    async def interrupt(self, request: web.Request) -> web.Response:
-        self._session(request).interrupt()
-        return web.Response(status=202)
-
-    async def speak(self, request: web.Request) -> web.Response:
-        """Sound or text to speak."""
-        session = self._session(request)
-        body = await self._body(request, self._config.limits.speech_bytes)
-        utterance = session.speak(await self._sound(body, request.content_type))
-        return _json({"speech": utterance.speech_id, "seconds": round(utterance.seconds, 3)}, status=202)
-
-    async def _sound(self, body: bytes, content_type: str) -> S16:
-        if content_type == "text/plain":
-            voices = tts.available()
-            if not voices:
-                raise SpeechRejected("no speech synthesiser is installed here: install flite or espeak-ng", 501)
-            try:
-                text = body.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise SpeechRejected("the text is not UTF-8") from error
-            return await tts.synthesise(text, voices[0], self._media_executor)
-        loop = asyncio.get_running_loop()
-        decode = partial(speech.decode_speech, body, content_type, self._speech_limits)
-        return await loop.run_in_executor(self._media_executor, decode)
 
     def _session(self, request: web.Request) -> Session:
         return self._registry.get(request.match_info["session"])
@@ -126,27 +94,15 @@ class SessionRoutes:
             raise SignalingError(f"not a JSON offer: {error}", 400) from error
 
     async def _text(self, request: web.Request) -> str:
-        body = await self._body(request, self._config.limits.offer_bytes)
+        body = await read_body(request, self._config.limits.offer_bytes)
         try:
             return body.decode("utf-8")
         except UnicodeDecodeError as error:
             raise SignalingError("the body is not UTF-8", 400) from error
 
-    async def _body(self, request: web.Request, limit: int) -> bytes:
-        """At most `limit` bytes of body, refused as soon as there are more."""
-        if request.content_length is not None and request.content_length > limit:
-            raise web.HTTPRequestEntityTooLarge(
-                limit, request.content_length, text=f"the body may have {limit} bytes at most"
-            )
-        body = bytearray()
-        async for piece in request.content.iter_chunked(64 * 1024):
-            body += piece
-            if len(body) > limit:
-                raise web.HTTPRequestEntityTooLarge(limit, len(body), text=f"the body may have {limit} bytes at most")
-        return bytes(body)
 
-
-def _view(session: Session, *, whole_id: bool) -> SessionView:
+def view_of(session: Session, *, whole_id: bool) -> SessionView:
+    """A session as the list shows it."""
     return SessionView(
         session=session.id if whole_id else session.id[:8],
         avatar=session.avatar_id,
@@ -160,7 +116,3 @@ def _is_local(remote: str | None) -> bool:
         return remote is not None and ipaddress.ip_address(remote).is_loopback
     except ValueError:
         return False
-
-
-def _json(value: object, status: int = 200) -> web.Response:
-    return web.Response(status=status, body=msgspec.json.encode(value), content_type="application/json")

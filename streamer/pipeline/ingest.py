@@ -14,7 +14,7 @@ import numpy as np
 
 from streamer.channel import Channel, ChannelClosed
 from streamer.clock import NS_PER_MS, NS_PER_S, Clock
-from streamer.media import CHUNK_SAMPLES, S16, SOUND_HZ, AudioChunk, SoundBlock
+from streamer.media import CHUNK_SAMPLES, FRAME_NS, FRAME_SAMPLES, S16, SOUND_HZ, AudioChunk, SoundBlock
 from streamer.pipeline.resample import F32, Decimator, LeaningResampler
 
 CHUNK_NS = CHUNK_SAMPLES * NS_PER_S // SOUND_HZ
@@ -81,6 +81,7 @@ class Ingest:
         self._anchored = False
         self._late_since_ns: int | None = None
         self._captured_ns = start_ns
+        self._lead_ns = 0
         self.generation = 0
         self.counts = IngestCounts()
 
@@ -93,6 +94,21 @@ class Ingest:
         """The first block to come starts where the grid does, whenever it arrives: the grid was made for it."""
         self._anchored = True
         self.counts.anchors += 1
+
+    @property
+    def lead_ns(self) -> int:
+        """How much longer than at the start sound waits between its arrival and its place on the grid."""
+        return self._lead_ns
+
+    def shift(self, frames: int) -> None:
+        """Put what is to come so many frames later on the grid: later sound leaves a gap, earlier sound is cut.
+
+        Meant for silence. The grid itself goes on: no index is skipped or used twice.
+        """
+        self._lead_ns += frames * FRAME_NS
+        if self._anchored:
+            self._pending_first += frames * FRAME_SAMPLES
+            self._trim()
 
     def push(self, block: SoundBlock, now_ns: int) -> list[AudioChunk]:
         """Put a block on the grid. Returns the chunks it completes, contiguous with all before them."""
@@ -119,7 +135,7 @@ class Ingest:
 
     def _anchor(self, arrived_ns: int, length: int) -> None:
         """Fix the mapping: a block that ends when it arrives starts at the next chunk edge from there."""
-        position = (arrived_ns - self._start_ns) * SOUND_HZ / NS_PER_S - length
+        position = (arrived_ns - self._start_ns + self._lead_ns) * SOUND_HZ / NS_PER_S - length
         edge = int(np.ceil((position - 24) / CHUNK_SAMPLES)) * CHUNK_SAMPLES
         self._pending_first = edge
         self._anchored = True
@@ -161,7 +177,7 @@ class Ingest:
         """Lean against drift; anchor anew after a lasting change of the path."""
         settings = self._settings
         end = self._pending_first + len(self._pending)
-        expected_ns = self._start_ns + end * NS_PER_S // SOUND_HZ
+        expected_ns = self._start_ns - self._lead_ns + end * NS_PER_S // SOUND_HZ
         drift_ms = self._lateness.note(arrived_ns, (arrived_ns - expected_ns) / NS_PER_MS)
         late_for_ns = arrived_ns - self._late_since_ns if self._late_since_ns is not None else 0
         if late_for_ns > settings.anchor_late_ms * NS_PER_MS:
@@ -204,7 +220,7 @@ class Ingest:
 
     def _due_ns(self, first: int) -> int:
         """When the last sample of the chunk at `first` happens on the session clock."""
-        return self._start_ns + (first + CHUNK_SAMPLES) * NS_PER_S // SOUND_HZ
+        return self._start_ns - self._lead_ns + (first + CHUNK_SAMPLES) * NS_PER_S // SOUND_HZ
 
 
 def _faded_out(samples: F32) -> F32:

@@ -20,10 +20,15 @@ class Renderer(Protocol):
 class LipSync:
     """Makes the jobs of one session and remembers which window each belongs to."""
 
-    def __init__(self, face: Face, deadline_ns: Callable[[int], int]) -> None:
+    def __init__(self, face: Face, renderer: Renderer, deadline_ns: Callable[[int], int]) -> None:
         self._face = face
+        self._renderer = renderer
         self._deadline_ns = deadline_ns
         self.generation = 0
+
+    def recast(self, face: Face, renderer: Renderer) -> None:
+        """From now on another avatar speaks."""
+        self._face, self._renderer = face, renderer
 
     def job(self, window: AudioWindow, now_ns: int) -> FaceJob | None:
         """The job of a window; None where it is silent, of an older generation, or too late to be of use."""
@@ -33,14 +38,11 @@ class LipSync:
         window.stamps.queued_ns = now_ns
         return FaceJob(self._face, window.index, window.generation, deadline_ns, window.samples16)
 
+    def submit(self, job: FaceJob, deliver: Callable[[RenderedMouth], None]) -> None:
+        self._renderer.submit(job, deliver)
 
-async def run(
-    lipsync: LipSync,
-    windows: Channel[AudioWindow],
-    composer: MouthSink,
-    renderer: Renderer,
-    clock: Clock,
-) -> None:
+
+async def run(lipsync: LipSync, windows: Channel[AudioWindow], composer: MouthSink, clock: Clock) -> None:
     """Show each window's sound to the composer at once, its mouth when it is rendered."""
     while True:
         try:
@@ -50,7 +52,7 @@ async def run(
         composer.take_window(window)
         job = lipsync.job(window, clock.now_ns())
         if job is not None:
-            renderer.submit(job, composer.take_mouth)
+            lipsync.submit(job, composer.mouth_sink())
 
 
 class MouthSink(Protocol):
@@ -58,4 +60,6 @@ class MouthSink(Protocol):
 
     def take_window(self, window: AudioWindow) -> None: ...
 
-    def take_mouth(self, mouth: RenderedMouth) -> None: ...
+    def mouth_sink(self) -> Callable[[RenderedMouth], None]:
+        """Where the mouths of the avatar now on stage go."""
+        ...

@@ -19,8 +19,8 @@ class PlayoutCounts:
 class Playout:
     """Which frame indices are due. Index i is released at start + i * 40 ms + playout delay."""
 
-    RESYNC_FRAMES = 8
-    """After a stall longer than this the backlog is given up: sound resumes within 300 ms."""
+    RESYNC_FRAMES = 3
+    """A longer backlog is given up after a stall: what is released is never further behind than this."""
 
     def __init__(self, start_ns: int, playout_delay_ns: int) -> None:
         self._start_ns = start_ns

@@ -36,9 +36,20 @@ class Vad:
         self._floor = 10.0 ** (self._settings.floor_dbfs / 20)
         self._run_ms = 0
         self._left_ms = 0
+        self._generation = 0
+
+    @property
+    def speech(self) -> bool:
+        """The last chunk was speech, hangover included."""
+        return self._left_ms > 0
 
     def push(self, chunk: AudioChunk, now_ns: int) -> GatedChunk:
-        """Judge one chunk. `speech` covers the hangover; the pre-roll is the window stage's."""
+        """Judge one chunk. `speech` covers the hangover; the pre-roll is the window stage's.
+
+        A chunk of another generation starts afresh: void speech has no hangover.
+        """
+        if chunk.generation != self._generation:
+            self._generation, self._run_ms, self._left_ms = chunk.generation, 0, 0
         if self._is_voice(chunk):
             self._run_ms += CHUNK_MS
             if self._run_ms >= self._settings.minimum_speech_ms:

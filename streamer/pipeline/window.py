@@ -14,6 +14,7 @@ from streamer.media import (
     CHUNK_SAMPLES,
     CHUNKS_PER_FRAME,
     FRAME_SAMPLES_16K,
+    AudioChunk,
     AudioWindow,
     GatedChunk,
     Stamps,
@@ -39,11 +40,21 @@ class Windower:
         self._settings = settings
         self._samples: npt.NDArray[np.float32] = np.zeros(settings.context_samples, np.float32)
         self._chunks: deque[GatedChunk] = deque()
+        self._last: AudioChunk | None = None
         self._ahead_chunks = -(-settings.lookahead_samples // CHUNK_SAMPLES_16K)
         self._preroll_chunks = min(self._ahead_chunks, settings.preroll_ms // 20)
 
     def push(self, gated: GatedChunk, now_ns: int) -> AudioWindow | None:
-        """Take a chunk; return the frame it completes, if it does."""
+        """Take a chunk; return the frame it completes, if it does.
+
+        Sound before a change of generation or a hole is no context for the sound behind it.
+        """
+        last, self._last = self._last, gated.chunk
+        if last is not None and gated.chunk.first_sample != last.first_sample + CHUNK_SAMPLES:
+            self._chunks.clear()
+            self._samples = np.zeros(self._settings.context_samples, np.float32)
+        elif last is not None and gated.chunk.generation != last.generation:
+            self._samples = np.zeros_like(self._samples)
         self._samples = np.concatenate((self._samples, gated.chunk.samples16))
         self._chunks.append(gated)
         if len(self._chunks) < CHUNKS_PER_FRAME + self._ahead_chunks:
@@ -66,7 +77,7 @@ class Windower:
             pcm48=np.concatenate([g.chunk.pcm48 for g in frame]),
             samples16=self._samples[:length].copy(),
             voiced=any(g.speech for g in near),
-            generation=frame[-1].chunk.generation,
+            generation=min(g.chunk.generation for g in frame),
             stamps=Stamps(captured_ns=last.chunk.captured_ns, gated_ns=last.gated_ns, windowed_ns=now_ns),
         )
 

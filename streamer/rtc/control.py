@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from streamer.channel import Channel, WhenFull
 MAX_MESSAGE_BYTES = 16 * 1024
 MAX_BUFFERED_BYTES = 256 * 1024
 MAX_CHANNELS = 8
+MAX_HELD = 64
+"""Messages kept for a `telemetry` channel that is still opening."""
 
 Message = dict[str, Any]
 
@@ -44,19 +47,27 @@ class DataChannels:
         self._on_abuse = on_abuse
         self._telemetry: RTCDataChannel | None = None
         self._opened = 0
+        self._held: deque[Mapping[str, object]] = deque()
 
     def attach(self, connection: RTCPeerConnection) -> None:
         """Open `telemetry` and listen for `control` on a connection that carries data channels."""
         self._telemetry = connection.createDataChannel("telemetry")
+        self._telemetry.on("open", self._on_open)
         connection.on("datachannel", self._on_channel)
 
     def send_event(self, message: Mapping[str, object]) -> None:
-        """Send on `telemetry`; dropped and counted while it is not open or has too much waiting."""
-        if self._telemetry is None or not _send(self._telemetry, message):
+        """Send on `telemetry`, once it is open; dropped and counted where there is none or too much is waiting."""
+        if self._telemetry is not None and self._telemetry.readyState == "connecting" and len(self._held) < MAX_HELD:
+            self._held.append(message)
+        elif self._telemetry is None or not _send(self._telemetry, message):
             self.events_dropped += 1
 
     def close(self) -> None:
         self.control.close()
+
+    def _on_open(self) -> None:
+        while self._held:
+            self.send_event(self._held.popleft())
 
     def _on_channel(self, channel: RTCDataChannel) -> None:
         self._opened += 1

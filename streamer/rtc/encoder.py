@@ -42,21 +42,27 @@ def fits_h264(size_px: tuple[int, int]) -> bool:
     return -(-size_px[0] // 16) * -(-size_px[1] // 16) <= H264_MAX_MACROBLOCKS
 
 
-class VideoEncoder:
-    """Encodes I420 pictures; made at the first and remade when the bitrate changes, which costs a keyframe."""
+def picture_size_px(planes: U8) -> tuple[int, int]:
+    """(width, height) of (H * 3 // 2, W) planes."""
+    return planes.shape[1], planes.shape[0] * 2 // 3
 
-    def __init__(self, size_px: tuple[int, int]) -> None:
-        self._size_px = size_px
+
+class VideoEncoder:
+    """Encodes I420 pictures; remade when the bitrate or the pictures' size changes, which costs a keyframe."""
+
+    def __init__(self) -> None:
+        self._size_px = (0, 0)
         self._context: VideoCodecContext | None = None
         self._bitrate_bps = 0
         self.rebuilds = -1
 
     def encode(self, codec: VideoCodec, planes: U8, index: int, bitrate_bps: int, *, keyframe: bool) -> EncodedPicture:
         """(H * 3 // 2, W) u8 I420 planes of frame `index`. Raises av.FFmpegError if the codec gives up."""
-        if self._context is None or bitrate_bps != self._bitrate_bps:
+        size_px = picture_size_px(planes)
+        if self._context is None or (size_px, bitrate_bps) != (self._size_px, self._bitrate_bps):
             make = _vp8 if codec.name == "VP8" else _h264
-            self._context = make(codec, self._size_px, bitrate_bps)
-            self._bitrate_bps = bitrate_bps
+            self._context = make(codec, size_px, bitrate_bps)
+            self._size_px, self._bitrate_bps = size_px, bitrate_bps
             self.rebuilds += 1
         frame = av.VideoFrame.from_ndarray(planes, format="yuv420p")
         frame.pts = index * FRAME_TICKS

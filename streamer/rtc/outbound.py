@@ -13,14 +13,18 @@ from aiortc import RTCRtpSender
 from streamer.channel import Channel, ChannelClosed, WhenFull
 from streamer.clock import Clock, wall_clock_s
 from streamer.errors import PipelineStalled
-from streamer.media import FRAME_NS, FRAME_TICKS, SOUND_HZ, VIDEO_CLOCK_HZ, Picture
+from streamer.media import FRAME_NS, FRAME_SAMPLES, FRAME_TICKS, SOUND_HZ, VIDEO_CLOCK_HZ, Picture
 from streamer.rtc import aiortc_hooks as hooks
-from streamer.rtc.bitrate import BitrateControl, KeyframeGate, Steering, nominal_bps
-from streamer.rtc.encoder import SoundEncoder, VideoCodec, VideoEncoder
+from streamer.rtc.bitrate import BitrateControl, KeyframeGate, ResendBudget, Steering, nominal_bps
+from streamer.rtc.encoder import SoundEncoder, VideoCodec, VideoEncoder, picture_size_px
 from streamer.rtc.reports import MediaClock, ReportClock
 from streamer.rtc.tracks import PacketTrack
 
 PACKET_GAP_NS = FRAME_NS // 2
+MOST_SOUNDS = 3
+"""Frames of sound that may wait behind playout; more would be heard long after an interrupt."""
+LONGEST_LEAVING = 12
+"""Frames after which the other half, sound or video, is no longer waited for."""
 MAX_FAILURES = 25
 """Pictures in a row that an encoder may refuse: one second."""
 
@@ -29,20 +33,25 @@ class Outbound:
     """The sending half of a peer. `show` never waits; `run` encodes for as long as the peer lives."""
 
     def __init__(self, size_px: tuple[int, int], clock: Clock, executor: Executor) -> None:
-        self.audio = PacketTrack("audio", 32)
+        self.audio = PacketTrack("audio", 2 * MOST_SOUNDS, self._on_sound_left)
         self.video = PacketTrack("video", 4, self._on_left)
+        self.both = True
+        """The peer takes sound and video: neither starts before the other can, within half a second."""
+        self._waited = 0
         self.codec: VideoCodec | None = None
         self.on_sent: Callable[[Picture], None] | None = None
-        self.steering = Steering(BitrateControl(nominal_bps(size_px)), KeyframeGate())
+        self.steering = Steering(BitrateControl(nominal_bps(size_px)), KeyframeGate(), ResendBudget())
         self.counts = dict.fromkeys(("pictures_sent", "pictures_dropped", "keyframes"), 0)
         self._clock = clock
         self._executor = executor
         self._media = MediaClock()
-        self._encoder = VideoEncoder(size_px)
+        self._encoder = VideoEncoder()
+        self._size_px = size_px
         self._last_index = -1
-        self._sounds: Channel[Picture] = Channel("sounds", 16, WhenFull.DROP_OLDEST)
+        self._sounds: Channel[Picture] = Channel("sounds", MOST_SOUNDS, WhenFull.DROP_OLDEST)
         self._pictures: Channel[Picture] = Channel("pictures", 1, WhenFull.DROP_OLDEST)
         self._leaving: dict[int, Picture] = {}
+        self._sounds_left: dict[int, int] = {}
 
     @property
     def rebuilds(self) -> int:
@@ -56,9 +65,13 @@ class Outbound:
             return
         self._last_index = picture.index
         self._media.anchor(picture.index, now_ns, wall_clock_s())
-        if self.audio.started.is_set():
+        sound, video = self.audio.started.is_set(), self.video.started.is_set()
+        if self.both and not (sound and video) and self._waited < LONGEST_LEAVING:
+            self._waited += 1
+            return
+        if sound:
             self._sounds.put_nowait(picture)
-        if self.video.started.is_set() and not self._pictures.put_nowait(picture):
+        if video and not self._pictures.put_nowait(picture):
             self.counts["pictures_dropped"] += 1
 
     def anchored(self, sender: RTCRtpSender) -> ReportClock:
@@ -97,9 +110,8 @@ class Outbound:
                 return
             first, second = await loop.run_in_executor(self._executor, encoder.encode, picture.pcm48, picture.index)
             self.audio.packets.put_nowait(first)
-            if (
-                len(self._sounds) == 0
-            ):  # in step: half a frame apart, for a burst of two looks like jitter to the receiver
+            if len(self._sounds) == 0:
+                # In step: half a frame apart, for a receiver takes a burst of two for jitter and waits longer.
                 await self._clock.sleep_until(self._clock.now_ns() + PACKET_GAP_NS)
             self.audio.packets.put_nowait(second)
 
@@ -122,6 +134,10 @@ class Outbound:
 
     async def _encode_picture(self, picture: Picture) -> None:
         assert self.codec is not None
+        size_px = picture_size_px(picture.planes)
+        if size_px != self._size_px:
+            self._size_px = size_px
+            self.steering.bitrate.resize(nominal_bps(size_px))
         job = partial(
             self._encoder.encode,
             self.codec,
@@ -135,17 +151,36 @@ class Outbound:
         if encoded.keyframe:
             self.steering.keyframes.note_keyframe(now_ns)
             self.counts["keyframes"] += 1
-        self._leaving[picture.index * FRAME_TICKS] = picture
+        self._leaving[picture.index] = picture
         if not self.video.packets.put_nowait(encoded.packet):
             self.steering.keyframes.request()  # a hole in the stream: what follows cannot be decoded
 
     def _on_left(self, pts: int) -> None:
-        picture = self._leaving.pop(pts, None)
+        index = pts // FRAME_TICKS
+        picture = self._leaving.get(index)
         if picture is None:
             return
-        if len(self._leaving) > self.video.packets.capacity:
-            self._leaving.clear()
         picture.stamps.sent_ns = self._clock.now_ns()
         self.counts["pictures_sent"] += 1
-        if self.on_sent is not None:
+        if not self.both or index in self._sounds_left:
+            self._note_left(index)
+        for late in [i for i in self._leaving if i < index - LONGEST_LEAVING]:
+            self._note_left(late)
+
+    def _on_sound_left(self, pts: int) -> None:
+        index, first = divmod(pts, FRAME_SAMPLES)
+        if first == 0:
+            return
+        self._sounds_left[index] = self._clock.now_ns()
+        for old in [i for i in self._sounds_left if i < index - LONGEST_LEAVING]:
+            del self._sounds_left[old]
+        picture = self._leaving.get(index)
+        if picture is not None and picture.stamps.sent_ns:
+            self._note_left(index)
+
+    def _note_left(self, index: int) -> None:
+        """A picture and its own sound have left."""
+        picture = self._leaving.pop(index)
+        picture.stamps.sound_sent_ns = self._sounds_left.get(index, 0)
+        if self.on_sent is not None and picture.stamps.sent_ns:
             self.on_sent(picture)

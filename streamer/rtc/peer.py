@@ -17,6 +17,7 @@ from streamer.media import Picture, SoundBlock
 from streamer.rtc import aiortc_hooks as hooks
 from streamer.rtc import ice, negotiation
 from streamer.rtc.control import DataChannels, Message
+from streamer.rtc.encoder import fits_h264
 from streamer.rtc.link import Link, SenderFeedback
 from streamer.rtc.offer import MAX_CANDIDATES, Offer, read_offer
 from streamer.rtc.outbound import Outbound
@@ -82,6 +83,12 @@ class Peer:
             await self.close()
             logger.info("offer_refused", extra={"reason": type(error).__name__})
             raise SignalingError("the offer cannot be understood") from error
+
+    def check_size(self, size_px: tuple[int, int]) -> None:
+        """Raise SignalingError (409) if pictures of this size do not fit the codec that was agreed on."""
+        codec = self._outbound.codec
+        if codec is not None and codec.name == "H264" and not fits_h264(size_px):
+            raise SignalingError(f"{size_px[0]} x {size_px[1]} is too large for this session's H.264", 409)
 
     async def add_candidates(self, fragment: str) -> None:
         """Take a trickle ICE fragment (RFC 8840). Raises SignalingError; what ICE cannot use is dropped."""
@@ -175,10 +182,12 @@ class Peer:
         connection.on("connectionstatechange", self._on_state)
         tracks = {"audio": self._outbound.audio, "video": self._outbound.video}
         lines = self._lines = negotiation.prepare(connection, offer, self._settings, dict(tracks))
+        self._outbound.both = len(lines.present()) == 2
         for line in lines.present():
             steering = self._outbound.steering if line is lines.video else None
             reports = self._outbound.anchored(line.sender)
-            hooks.tap_rtcp(line.sender, SenderFeedback(self._link, reports, self._clock, steering))
+            feedback = SenderFeedback(self._link, reports, self._clock, steering)
+            hooks.tap_rtcp(line.sender, feedback.heard, feedback.resend)
         if lines.audio is not None:
             hooks.divert_rtp(lines.audio.receiver, self._on_packet)
         if offer.first("application") is not None:

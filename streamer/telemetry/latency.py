@@ -22,6 +22,10 @@ STAGES: tuple[tuple[str, str, str], ...] = (
 """Stage name, the stamp it starts at and the stamp it ends at."""
 
 
+LAST_PACKET_NS = FRAME_NS // 2
+"""The last packet of a frame's sound belongs half a frame later than its picture, and is sent as much later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """Median and 95th percentile, milliseconds."""
@@ -41,31 +45,32 @@ def spread(values: deque[float]) -> Spread | None:
 class LatencyRecord:
     """The last few seconds of a session's voiced pictures, by stage, and its frames by kind."""
 
-    def __init__(self, playout_delay_ms: float, start_ns: int, span_frames: int = 250) -> None:
-        self._playout_delay_ms = playout_delay_ms
-        self._start_ns = start_ns
+    def __init__(self, span_frames: int = 250) -> None:
         self._stages: dict[str, deque[float]] = {name: deque(maxlen=span_frames) for name, _, _ in STAGES}
         self._mic_to_lip: deque[float] = deque(maxlen=span_frames)
         self._av_offset: deque[float] = deque(maxlen=span_frames)
         self._sent_ns: deque[int] = deque(maxlen=50)
         self.frames = dict.fromkeys(PictureKind, 0)
 
-    def note(self, index: int, kind: PictureKind, stamps: Stamps) -> dict[str, float]:
-        """Take a picture that was sent. Returns its stage times in ms, for metrics."""
+    def note(self, kind: PictureKind, stamps: Stamps, spoken_ns: int) -> dict[str, float]:
+        """Take a picture that was sent; `spoken_ns`: when its sound was spoken. Returns times in ms, for metrics.
+
+        Stage names, and where the picture and its own sound have left, `av_offset`.
+        """
         self.frames[kind] += 1
         self._sent_ns.append(stamps.sent_ns)
-        if stamps.sound_sent_ns:
-            self._av_offset.append((stamps.sent_ns - stamps.sound_sent_ns) / NS_PER_MS)
-        if kind is not PictureKind.VOICED:
-            return {}
         times = {}
+        if stamps.sound_sent_ns:
+            times["av_offset"] = (stamps.sent_ns - stamps.sound_sent_ns + LAST_PACKET_NS) / NS_PER_MS
+            self._av_offset.append(times["av_offset"])
+        if kind is not PictureKind.VOICED:
+            return times
         for name, start, end in STAGES:
             began, ended = getattr(stamps, start), getattr(stamps, end)
             if began and ended:
                 times[name] = (ended - began) / NS_PER_MS
                 self._stages[name].append(times[name])
-        middle_ns = self._start_ns + index * FRAME_NS + FRAME_NS // 2
-        times["mic_to_lip"] = (stamps.sent_ns - middle_ns) / NS_PER_MS
+        times["mic_to_lip"] = (stamps.sent_ns - spoken_ns) / NS_PER_MS
         self._mic_to_lip.append(times["mic_to_lip"])
         return times
 
@@ -78,7 +83,7 @@ class LatencyRecord:
         return _plain(found) if found else None
 
     def av_offset_ms(self) -> float | None:
-        """Median over the last seconds of how much later a picture left than its own sound; None for no figures."""
+        """Median over the last seconds of how much later than its own sound a picture left; None for no figures."""
         found = spread(self._av_offset)
         return found.p50 if found else None
 

@@ -35,6 +35,10 @@ class Metrics:
             "avatar_e2e_latency_seconds", "Middle of a frame's sound to its picture sent.",
             buckets=_LATENCY_BUCKETS_S, registry=r,
         )  # fmt: skip
+        self.av_skew = Histogram(
+            "avatar_av_skew_seconds", "How much later a picture left than its own sound; negative: earlier.",
+            buckets=(-0.16, -0.08, -0.04, -0.02, -0.01, -0.005, 0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16), registry=r,
+        )  # fmt: skip
         self.frames = Counter("avatar_frames", "Pictures sent, by kind.", ["kind"], registry=r)
         self.frame_interval = Histogram(
             "avatar_frame_interval_seconds", "Time between two pictures of a session.",
@@ -62,6 +66,8 @@ class Metrics:
         for stage, value_ms in times_ms.items():
             if stage == "mic_to_lip":
                 self.e2e_latency.observe(value_ms / 1000)
+            elif stage == "av_offset":
+                self.av_skew.observe(value_ms / 1000)
             else:
                 self.stage_latency.labels(stage=stage).observe(value_ms / 1000)
 

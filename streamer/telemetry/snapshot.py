@@ -34,7 +34,7 @@ class Snapshot:
     def __init__(self, record: LatencyRecord, link: Link, playout_delay_ms: float, look_ahead_ms: float) -> None:
         self._record = record
         self._link = link
-        self._playout_delay_ms = playout_delay_ms
+        self.playout_delay_ms = playout_delay_ms
         self._look_ahead_ms = look_ahead_ms
         self._client: dict[str, float] = {}
         self._sent: tuple[float, int] | None = None
@@ -58,7 +58,7 @@ class Snapshot:
             "mic_to_lip_ms": self._record.mic_to_lip_ms(),
             "stages_ms": self._record.stages_ms(),
             "av_offset_ms": self._record.av_offset_ms(),
-            "playout_delay_ms": round(self._playout_delay_ms, 1),
+            "playout_delay_ms": round(self.playout_delay_ms, 1),
             "look_ahead_ms": round(self._look_ahead_ms, 1),
             "bitrate_kbps": self._bitrate_kbps(now_ms, stats.bytes_sent),
             "rtt_ms": stats.rtt_ms,

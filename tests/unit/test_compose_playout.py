@@ -42,22 +42,35 @@ def show(composer, index):
     return composer.picture(index, index * FRAME_NS)
 
 
-def test_rendered_mouth_is_shown_with_its_own_sound():
+def speaking(index):
+    """A composer whose mouth is open, about to show `index` with its mouth."""
     composer = Composer(PlainStage())
-    composer.take_window(window(0))
-    composer.take_mouth(mouth(0))
-    picture = show(composer, 0)
+    for i in range(index + 1):
+        composer.take_window(window(i))
+        composer.take_mouth(mouth(i))
+    for i in range(index):
+        show(composer, i)
+    return composer
+
+
+def test_mouth_eases_open_in_the_first_frame_after_silence():
+    composer = speaking(0)
+    assert int(show(composer, 0).planes[0, 0]) == 100
+
+
+def test_rendered_mouth_is_shown_with_its_own_sound():
+    composer = speaking(2)
+    picture = show(composer, 2)
     assert picture.kind is PictureKind.VOICED
     assert picture.planes is OPEN
-    assert (picture.pcm48 == 0).all()
+    assert (picture.pcm48 == 2).all()
 
 
 def test_late_patch_holds_the_last_valid_mouth_for_200_ms_then_eases_to_the_anchor():
-    composer = Composer(PlainStage())
-    for i in range(12):
+    composer = speaking(2)
+    for i in range(3, 14):
         composer.take_window(window(i))
-    composer.take_mouth(mouth(0))
-    shown = [show(composer, i) for i in range(12)]
+    shown = [show(composer, i) for i in range(2, 14)]
     assert [p.kind for p in shown[:6]] == [PictureKind.VOICED] + [PictureKind.HELD] * 5
     assert all(p.kind is PictureKind.LATE for p in shown[6:])
     levels = [int(p.planes[0, 0]) for p in shown[5:10]]
@@ -68,12 +81,10 @@ def test_late_patch_holds_the_last_valid_mouth_for_200_ms_then_eases_to_the_anch
 
 
 def test_mouth_left_open_when_speech_ends_eases_shut_in_two_frames():
-    composer = Composer(PlainStage())
-    composer.take_window(window(0))
-    composer.take_mouth(mouth(0))
-    for i in range(1, 6):
+    composer = speaking(2)
+    for i in range(3, 8):
         composer.take_window(window(i, voiced=False))
-    levels = [int(show(composer, i).planes[0, 0]) for i in range(6)]
+    levels = [int(show(composer, i).planes[0, 0]) for i in range(2, 8)]
     assert levels[0] == 200
     assert 200 > levels[1] > levels[2] > 0
     assert levels[3:] == [0, 0, 0]

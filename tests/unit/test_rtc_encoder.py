@@ -39,7 +39,7 @@ def psnr(a: np.ndarray, b: np.ndarray) -> float:
 @pytest.mark.parametrize("size_px", SIZES)
 @pytest.mark.parametrize("codec", CODECS, ids=lambda c: f"{c.name}-{c.profile_level_id}")
 def test_pictures_come_back_in_time_order_and_sharp_from_the_first(codec, size_px):
-    encoder = VideoEncoder(size_px)
+    encoder = VideoEncoder()
     decoder = av.CodecContext.create(DECODERS[codec.name], "r")
     decoder.thread_count = 1
     for index in range(5):
@@ -54,7 +54,7 @@ def test_pictures_come_back_in_time_order_and_sharp_from_the_first(codec, size_p
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda c: f"{c.name}-{c.profile_level_id}")
 def test_keyframe_comes_when_asked_for_and_only_then(codec):
-    encoder = VideoEncoder((256, 256))
+    encoder = VideoEncoder()
     whole = [
         encoder.encode(codec, face(index, (256, 256)), index, 500_000, keyframe=index in (4, 7)).keyframe
         for index in range(10)
@@ -64,7 +64,7 @@ def test_keyframe_comes_when_asked_for_and_only_then(codec):
 
 @pytest.mark.parametrize("codec", CODECS[:2], ids=lambda c: c.name)
 def test_restless_picture_keeps_to_its_bitrate(codec):
-    encoder, size_px, target_bps = VideoEncoder((384, 384)), (384, 384), 500_000
+    encoder, size_px, target_bps = VideoEncoder(), (384, 384), 500_000
     sizes = [
         encoder.encode(codec, face(index, size_px, noise=5), index, target_bps, keyframe=False).packet.size
         for index in range(40)
@@ -73,7 +73,7 @@ def test_restless_picture_keeps_to_its_bitrate(codec):
 
 
 def test_new_bitrate_remakes_the_codec_once():
-    encoder = VideoEncoder((256, 256))
+    encoder = VideoEncoder()
     for index, bitrate in enumerate((500_000, 500_000, 400_000, 400_000)):
         encoder.encode(VideoCodec("VP8"), face(index, (256, 256)), index, bitrate, keyframe=False)
     assert encoder.rebuilds == 1
@@ -81,7 +81,7 @@ def test_new_bitrate_remakes_the_codec_once():
 
 @pytest.mark.parametrize("profile_level_id", ["42e01f", "42001f"])
 def test_h264_stream_says_the_profile_and_level_of_the_answer(profile_level_id):
-    encoder = VideoEncoder((512, 512))
+    encoder = VideoEncoder()
     encoded = encoder.encode(VideoCodec("H264", profile_level_id), face(0, (512, 512)), 0, 1_000_000, keyframe=False)
     data = bytes(encoded.packet)
     at = data.index(b"\x00\x00\x01\x67")

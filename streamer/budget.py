@@ -1,0 +1,76 @@
+"""The latency budget: how many frames a session keeps between sound and picture, after what rendering really takes.
+
+Pure. Grows and shrinks by one frame at a time, and only while nobody speaks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from streamer.clock import NS_PER_MS, NS_PER_S
+from streamer.media import FRAME_NS
+
+LEAST_FRAMES = 2
+"""The frame itself, and one to render it in."""
+MOST_FRAMES = 8
+SPAN_JOBS = 500
+"""Twenty seconds of speech."""
+SETTLED_JOBS = 50
+"""Fewer say nothing about the slowest of a hundred."""
+MARGIN_NS = 4 * NS_PER_MS
+SPARE_NS = 12 * NS_PER_MS
+"""A frame is given back only where this much would still be free."""
+GAP_NS = NS_PER_S
+"""Between two changes."""
+
+
+class LatencyBudget:
+    """Frames beyond the look-ahead, from 2 to 8. `note` every mouth, `step` once a frame."""
+
+    def __init__(self, slack_ns: int) -> None:
+        """slack_ns: what to start with, besides the frame itself."""
+        self.frames = _bounded(1 - -slack_ns // FRAME_NS)
+        self._needs_ns: deque[int] = deque(maxlen=SPAN_JOBS)
+        self._changed_ns: int | None = None
+
+    @property
+    def p99_ms(self) -> float | None:
+        """What 99 of 100 mouths take at most, from the earliest moment their sound can be there; None: not known."""
+        need_ns = self._p99_ns()
+        return None if need_ns is None else round(need_ns / NS_PER_MS, 1)
+
+    def note(self, need_ns: int) -> None:
+        """A mouth was ready so long after its sound could be there at the earliest."""
+        self._needs_ns.append(need_ns)
+
+    def note_missing(self) -> None:
+        """A frame was released without its mouth: it would have needed more than there is."""
+        self._needs_ns.append(self.frames * FRAME_NS - MARGIN_NS)
+
+    def step(self, now_ns: int, *, idle: bool) -> int:
+        """-1, 0 or 1: the change to make now. Only while idle, at most one a second."""
+        need_ns = self._p99_ns()
+        recent = self._changed_ns is not None and now_ns - self._changed_ns < GAP_NS
+        if need_ns is None or recent or not idle:
+            return 0
+        change = 0
+        if need_ns + MARGIN_NS > (self.frames - 1) * FRAME_NS:
+            change = 1
+        elif need_ns + SPARE_NS < (self.frames - 2) * FRAME_NS:
+            change = -1
+        if _bounded(self.frames + change) == self.frames:
+            return 0
+        self.frames += change
+        self._changed_ns = now_ns
+        return change
+
+    def _p99_ns(self) -> int | None:
+        if len(self._needs_ns) < SETTLED_JOBS:
+            return None
+        return int(np.percentile(np.fromiter(self._needs_ns, np.int64), 99))
+
+
+def _bounded(frames: int) -> int:
+    return max(LEAST_FRAMES, min(MOST_FRAMES, frames))
