@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,9 +63,10 @@ class Served:
 
     def pin(self, cores: Collection[int]) -> None:
         """Keep all its threads on these cores; a system that cannot is left alone."""
-        if hasattr(os, "sched_setaffinity"):
+        if cores and hasattr(os, "sched_setaffinity"):
             for task in (self._proc / "task").iterdir():
-                os.sched_setaffinity(int(task.name), cores)
+                with suppress(ProcessLookupError):  # a thread that has just ended
+                    os.sched_setaffinity(int(task.name), cores)
 
 
 @contextmanager
