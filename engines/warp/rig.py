@@ -15,6 +15,7 @@ from engines.warp.layers import Layers, split_layers
 from engines.warp.lips import Lips, measure
 from engines.warp.mesh import (
     CHIN,
+    LIP_COLUMNS,
     LIP_CORNER_LEFT,
     LIP_CORNER_RIGHT,
     LIPS,
@@ -44,18 +45,18 @@ class Contours:
     """Inner lips in patch pixels: where they are in the portrait and how each move shifts them."""
 
     upper: F32
-    """(11, 2)"""
+    """(n, 2) from the left corner to the right one, rounder than the mesh's eleven points."""
     lower: F32
     upper_moves: F32
-    """(moves, 11, 2)"""
+    """(moves, n, 2)"""
     lower_moves: F32
     corners: F32
     """(2, 2): outer corners of the mouth at rest, left and right."""
 
     def at(self, weights: F32) -> tuple[F32, F32]:
-        """Smooth upper and lower inner contours, (_CONTOUR_POINTS, 2) each."""
-        upper = _smooth(self.upper + np.tensordot(weights, self.upper_moves, 1))
-        lower = _smooth(self.lower + np.tensordot(weights, self.lower_moves, 1))
+        """Upper and lower contour, (n, 2) each, under these weights."""
+        upper: F32 = self.upper + np.tensordot(weights, self.upper_moves, 1)
+        lower: F32 = self.lower + np.tensordot(weights, self.lower_moves, 1)
         return upper, lower
 
 
@@ -183,11 +184,12 @@ def _contours(pose: FacePose, lips: Lips, upper: Fields, lower: Fields) -> Conto
     upper_moves[_CLOSE] += meet
     lower_moves[_CLOSE] -= meet
     corners = pose.patch(lips.rest[[LIP_CORNER_LEFT, LIP_CORNER_RIGHT]])
+    rounder = _rounder()
     return Contours(
-        upper_line.astype(np.float32),
-        lower_line.astype(np.float32),
-        upper_moves,
-        lower_moves,
+        (rounder @ upper_line).astype(np.float32),
+        (rounder @ lower_line).astype(np.float32),
+        (rounder @ upper_moves).astype(np.float32),
+        (rounder @ lower_moves).astype(np.float32),
         corners.astype(np.float32),
     )
 
@@ -278,11 +280,11 @@ def _frame_points(pose: FacePose, size: int) -> F64:
     )  # fmt: skip
 
 
-def _smooth(line: F32) -> F32:
-    """A rounder line through the same ends."""
-    knots = np.linspace(0, 1, len(line))
+def _rounder() -> F64:
+    """(_CONTOUR_POINTS, LIP_COLUMNS): makes a finer and rounder line through the same ends out of a lip's points."""
+    knots = np.linspace(0, 1, LIP_COLUMNS)
     fine = np.linspace(0, 1, _CONTOUR_POINTS)
-    out = np.stack([np.interp(fine, knots, line[:, i]) for i in (0, 1)], 1)
+    matrix = np.stack([np.interp(fine, knots, row) for row in np.eye(LIP_COLUMNS)], 1)
     for _ in range(2):
-        out[1:-1] = out[:-2] * 0.25 + out[1:-1] * 0.5 + out[2:] * 0.25
-    return out.astype(np.float32)
+        matrix[1:-1] = matrix[:-2] * 0.25 + matrix[1:-1] * 0.5 + matrix[2:] * 0.25
+    return matrix
