@@ -2,6 +2,7 @@
 
 import { LiveAnchorClient } from "./client.js";
 import { Booth } from "./page/booth.js";
+import { Captions } from "./page/captions.js";
 import { element } from "./page/element.js";
 import { listenForKeys } from "./page/keys.js";
 import { Lobby } from "./page/lobby.js";
@@ -26,6 +27,7 @@ class Page {
   #microphone = new Microphone({ raw: this.#settings.raw });
   #booth = new Booth(this.#microphone);
   #panel = new Panel();
+  #captions = new Captions();
   #show = new Show(this.#client, this.#microphone, () => this.#wish());
   #start = element("start", HTMLButtonElement);
   #liveSinceMs = 0;
@@ -93,7 +95,10 @@ class Page {
 
   #joinControls() {
     on(this.#show, "change", () => this.#render());
-    on(this.#show, "line", ({ line, seconds }) => this.#prompter.mark(line?.sampleId ?? null, seconds));
+    on(this.#show, "line", ({ line, seconds }) => {
+      this.#prompter.mark(line?.sampleId ?? null, seconds);
+      this.#captions.show(line?.text ?? null, seconds);
+    });
     on(this.#show, "toast", (words) => sayToast(words));
     on(this.#lobby, "change", () => this.#render());
     on(this.#stage, "action", () => this.#act());
@@ -113,6 +118,7 @@ class Page {
       " ": () => !this.#start.disabled && this.#toggle(),
       m: () => this.#booth.toggleMute(),
       i: () => this.#show.interrupt(),
+      c: () => this.#captions.toggle(),
       f: () => this.#stage.toggleWide(),
       p: () => this.#panel.toggle(),
     });

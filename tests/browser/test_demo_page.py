@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import urllib.request
+from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.async_api import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -239,6 +242,51 @@ async def test_live_panel_fills_with_figures(visit):
         assert colours > 20
     await page.locator("#fold").click()
     await expect(page.locator("#panel-body")).to_be_hidden()
+
+
+async def test_captions_show_the_words_while_they_are_spoken(visit, server):
+    sample = api(server, "api/capabilities")["samples"][0]
+    page = await visit()
+    await page.keyboard.press("c")
+    await expect(page.get_by_role("button", name="Captions")).to_have_attribute("aria-pressed", "true")
+    await page.locator("#samples button").first.click()
+    await page.speaking()
+    caption = page.locator("#caption")
+    await expect(caption).to_be_visible()
+    assert await caption.inner_text() in sample["text"]
+    await page.locator("#interrupt").click()
+    await expect(caption).to_be_hidden()
+
+
+async def test_captions_give_every_phrase_its_share_of_the_time(visit):
+    page = await visit()
+    phrases = await page.evaluate(
+        """async () => {
+            const { phrases } = await import("/web/page/captions.js");
+            const long = "and " + "word after word ".repeat(12) + "until it ends.";
+            return phrases(`Good evening. Here  is\nthe news! ${long}`, 20);
+        }"""
+    )
+    texts = [phrase["text"] for phrase in phrases]
+    times = [phrase["untilS"] for phrase in phrases]
+    assert texts[:2] == ["Good evening.", "Here is the news!"]
+    assert max(map(len, texts)) <= 80
+    assert " ".join(texts[2:]).startswith("and word after word")
+    assert times == sorted(times)
+    assert times[-1] == pytest.approx(20)
+
+
+async def test_page_can_be_shown_to_people(visit, tmp_path):
+    """The picture in the README: LIVEANCHOR_SCREENSHOT names a file to keep it in."""
+    page = await visit(viewport={"width": 1440, "height": 900}, device_scale_factor=2)
+    await page.locator("#samples button").first.click()
+    await page.speaking()
+    await page.snapshot("it.mic_to_lip_ms && it.uptime_s >= 6")
+    kept = Path(os.environ.get("LIVEANCHOR_SCREENSHOT") or tmp_path / "page.png")
+    await page.screenshot(path=kept)
+    with Image.open(kept) as picture:
+        assert picture.size == (2880, 1800)
+        assert len(picture.convert("RGB").resize((96, 60)).getcolors(6000)) > 400
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

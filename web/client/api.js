@@ -7,7 +7,7 @@ const SPEECH_TIMEOUT_MS = 120_000;
 const SPEECH_REFUSALS = ["refused", "server-full", "warming"];
 
 /**
- * @typedef {{id: string, title: string, url: string, seconds: number}} Sample
+ * @typedef {{id: string, title: string, url: string, seconds: number, text?: string}} Sample
  * @typedef {{version: string, engine: {name: string, ready: boolean, look_ahead_ms: number}, tts: string[],
  *   samples: Sample[], canvas: number[], sessions: {active: number, limit: number},
  *   ice_servers: RTCIceServer[]}} Capabilities

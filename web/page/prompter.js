@@ -3,7 +3,7 @@
 import { element, icon, made } from "./element.js";
 
 /** @typedef {import("../client/api.js").Sample} Sample */
-/** @typedef {{title: string, load: () => Promise<Blob | string>, sampleId: string | null}} Line */
+/** @typedef {{text: string | null, load: () => Promise<Blob | string>, sampleId: string | null}} Line `text` if known */
 
 /** Fires `line` (detail Line) when there is something to say. */
 export class Prompter extends EventTarget {
@@ -88,20 +88,20 @@ export class Prompter extends EventTarget {
       blob.catch(() => this.#fetched.delete(sample.id));
       return blob;
     };
-    return { title: sample.title, load, sampleId: sample.id };
+    return { text: sample.text ?? null, load, sampleId: sample.id };
   }
 
   #sayText() {
     const text = this.#text.value.trim();
     if (!text) return this.#text.focus();
     this.#text.select();
-    this.#emit({ title: text, load: async () => text, sampleId: null });
+    this.#emit({ text, load: async () => text, sampleId: null });
   }
 
   #sayFile() {
     const file = this.#file.files?.[0];
     this.#file.value = "";
-    if (file) this.#emit({ title: file.name, load: async () => file, sampleId: null });
+    if (file) this.#emit({ text: null, load: async () => file, sampleId: null });
   }
 
   /** @param {Line} line */
