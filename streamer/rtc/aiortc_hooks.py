@@ -195,8 +195,10 @@ def tap_sender_reports(receiver: RTCRtpReceiver, on_report: Callable[[int, int],
     _replace(receiver, "_handle_rtcp_packet", handle)
 
 
-def tap_rtcp(sender: RTCRtpSender, on_feedback: Callable[[Feedback], None]) -> None:
-    """Read the peer's RTCP about a sender. Retransmission requests stay with aiortc, everything else is ours."""
+def tap_rtcp(
+    sender: RTCRtpSender, on_feedback: Callable[[Feedback], None], resend: Callable[[list[int]], list[int]]
+) -> None:
+    """Read the peer's RTCP about a sender. aiortc sends again what `resend` lets through of the lost packets."""
     original = sender._handle_rtcp_packet
 
     async def handle(packet: rtp.AnyRtcpPacket) -> None:
@@ -211,8 +213,11 @@ def tap_rtcp(sender: RTCRtpSender, on_feedback: Callable[[Feedback], None]) -> N
                 bitrate_bps = _estimate(packet.fci, sender._ssrc)
                 if bitrate_bps is not None:
                     on_feedback(Feedback(bitrate_bps=bitrate_bps))
-            case _:
+            case rtp.RtcpRtpfbPacket(fmt=rtp.RTCP_RTPFB_NACK):
+                packet.lost = resend(packet.lost)
                 await original(packet)
+            case _:
+                pass
 
     _replace(sender, "_handle_rtcp_packet", handle)
 

@@ -77,7 +77,15 @@ class SenderFeedback:
         self._clock = clock
         self._steering = steering
 
-    def __call__(self, feedback: Feedback) -> None:
+    def resend(self, lost: list[int]) -> list[int]:
+        """Which of the packets the peer has lost it gets again."""
+        self._link.note_alive()
+        if self._steering is None:
+            return lost
+        return self._steering.resends.allow(lost, self._steering.bitrate.target_bps, self._clock.now_ns())
+
+    def heard(self, feedback: Feedback) -> None:
+        """One word of the peer about our stream."""
         self._link.note_alive()
         now_ns, rtt_ms = self._clock.now_ns(), None
         if feedback.report is not None:

@@ -18,7 +18,9 @@ from streamer.rtc.settings import IceServer, IceSettings, PeerSettings
 
 pytestmark = pytest.mark.loopback
 
-OFFERS = {path.stem: path.read_bytes().decode() for path in (Path(__file__).parent / "offers").glob("*.sdp")}
+OFFERS = {
+    path.stem: path.read_text().replace("\n", "\r\n") for path in (Path(__file__).parent / "offers").glob("*.sdp")
+}
 BROWSERS = sorted(OFFERS)
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from streamer.clock import NS_PER_MS, NS_PER_S
-from streamer.rtc.bitrate import BitrateControl, KeyframeGate, nominal_bps
+from streamer.rtc.bitrate import BitrateControl, KeyframeGate, ResendBudget, nominal_bps
 
 pytestmark = pytest.mark.unit
 
@@ -58,7 +58,30 @@ def test_loss_of_a_fifth_lowers_the_rate_even_without_an_estimate():
 def test_growing_round_trip_counts_as_a_full_link():
     control = BitrateControl(NOMINAL)
     reports(control, range(1, 5), loss=0.0, rtt_ms=30.0)
-    assert reports(control, range(5, 6), loss=0.0, rtt_ms=400.0, hint=500_000) == [500_000]
+    assert reports(control, range(5, 7), loss=0.0, rtt_ms=400.0, hint=500_000) == [NOMINAL, 500_000]
+
+
+def test_raises_that_bring_trouble_are_tried_ever_more_rarely():
+    control, raises = BitrateControl(NOMINAL), []
+    reports(control, range(1, 4), loss=0.5)
+    for second in range(4, 200):
+        before = control.target_bps
+        full = before > 300_000
+        control.note_hint(250_000, second * NS_PER_S)
+        control.note_report(0.2 if full else 0.0, 20.0, second * NS_PER_S)
+        if control.target_bps > before:
+            raises.append(second)
+    waits = [b - a for a, b in pairwise(raises)]
+    assert waits == sorted(waits)
+    assert waits[-1] > 30
+
+
+def test_other_picture_size_keeps_the_share_of_its_nominal_rate():
+    control = BitrateControl(NOMINAL)
+    reports(control, range(1, 3), loss=0.05, hint=750_000)
+    control.resize(2 * NOMINAL)
+    assert control.target_bps == NOMINAL
+    assert reports(control, range(3, 6), loss=0.0) == [NOMINAL] * 3
 
 
 def test_rate_never_changes_twice_within_two_seconds():
@@ -103,3 +126,19 @@ def test_request_soon_after_a_keyframe_waits_and_is_not_forgotten():
     gate.request()
     assert not gate.due(499 * NS_PER_MS)
     assert gate.due(500 * NS_PER_MS)
+
+
+def test_lost_packet_is_sent_again_once_a_round_trip():
+    budget = ResendBudget()
+    assert budget.allow([5, 6, 5], NOMINAL, 0) == [5, 6]
+    assert budget.allow([5, 6, 7], NOMINAL, 10 * NS_PER_MS) == [7]
+    assert budget.allow([5, 6, 7], NOMINAL, 31 * NS_PER_MS) == [5, 6]
+    assert budget.refused == 4
+
+
+def test_storm_of_requests_costs_a_third_of_the_rate_at_most():
+    budget, sent = ResendBudget(), 0
+    for tick in range(1000):
+        sent += len(budget.allow(range(tick, tick + 100), NOMINAL, tick * 10 * NS_PER_MS))
+    assert sent * ResendBudget.PACKET_BITS <= NOMINAL * 10 / 3 + ResendBudget.BURST_PACKETS * ResendBudget.PACKET_BITS
+    assert sent > 400
