@@ -82,6 +82,8 @@ class InboundAudioBuffer:
     """Orders one audio stream. Call `push` for each packet, then `pop`; call `pop` again at `next_deadline_ns`."""
 
     def __init__(self) -> None:
+        self.sources = 0
+        """How often another source has taken over."""
         self._ssrc: int | None = None
         self._next_seq = 0
         self._next_timestamp = 0
@@ -105,6 +107,7 @@ class InboundAudioBuffer:
         if samples == 0:
             return
         if ssrc != self._ssrc:
+            self.sources += 1
             self._restart(seq, timestamp, ssrc)
         seq = _nearest(seq, self._next_seq, 16)
         distance = seq - self._next_seq

@@ -71,8 +71,10 @@ class Peer:
         return self._link.ended
 
     async def answer(self, offer_sdp: str) -> str:
-        """Answer an SDP offer. Raises SignalingError, after which the peer is closed."""
+        """Answer an SDP offer, once. Raises SignalingError, after which the peer is closed."""
         try:
+            if self._offer is not None or self._link.ended is not None:
+                raise SignalingError("this session has been answered already; make a new one", 409)
             offer = self._offer = read_offer(offer_sdp, remote_is_local=self._settings.remote_is_local)
             self._candidates = offer.candidates
             return await self._negotiate(offer)

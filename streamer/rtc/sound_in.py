@@ -14,8 +14,8 @@ from streamer.rtc.decoder import SoundDecoder
 from streamer.rtc.inbound import InboundAudioBuffer
 from streamer.rtc.settings import InboundStats
 
-MAX_RESETS = 64
-"""A sender that starts over more often than this is not a sender of sound."""
+MAX_SOURCES = 64
+"""A peer whose sound comes from more sources than this is playing with us."""
 
 
 class SoundIn:
@@ -58,7 +58,7 @@ class SoundIn:
                 continue
             if self._buffer.next_deadline_ns() is not None:
                 self._hole.set()
-            if self._buffer.stats.resets > MAX_RESETS:
+            if self._buffer.sources > MAX_SOURCES:
                 self._on_abuse()
             self._work.clear()
             await self._work.wait()

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from aioice import stun
 from aiortc.sdp import SessionDescription
 
 from streamer.clock import MonotonicClock
@@ -170,6 +171,40 @@ async def test_dead_stun_and_turn_servers_do_not_hold_up_the_answer(executor):
         async with asyncio.timeout(2.5):  # aioice alone would take 5 s
             answer = await answered(executor, OFFERS["chromium"], ice=IceSettings(ice_servers=servers))
     assert {candidate.type for candidate in answer.media[0].ice_candidates} == {"host"}
+
+
+class StunServer(asyncio.DatagramProtocol):
+    """Tells everybody that they are called 198.51.100.9."""
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def datagram_received(self, data, addr):
+        request = stun.parse_message(data)
+        answer = stun.Message(stun.Method.BINDING, stun.Class.RESPONSE, request.transaction_id)
+        answer.attributes["XOR-MAPPED-ADDRESS"] = ("198.51.100.9", addr[1])
+        self.transport.sendto(bytes(answer), addr)
+
+
+async def test_stun_server_that_answers_adds_the_outside_address(executor):
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(StunServer, local_addr=("127.0.0.1", 0))
+    server = IceServer(f"stun:127.0.0.1:{transport.get_extra_info('sockname')[1]}")
+    ice = IceSettings(ice_servers=(server,), announce=("203.0.113.7",), gather_cap_ms=5000)
+    answer = await answered(executor, OFFERS["chromium"], remote_is_local=False, ice=ice)
+    assert {(c.type, c.ip) for c in answer.media[0].ice_candidates} == {
+        ("host", "203.0.113.7"),
+        ("srflx", "198.51.100.9"),
+    }
+    transport.close()
+
+
+async def test_second_offer_to_a_peer_is_refused(executor):
+    peer = Peer(settings(), MonotonicClock(), executor)
+    await peer.answer(OFFERS["chromium"])
+    with pytest.raises(SignalingError) as refused:
+        await peer.answer(OFFERS["chromium"])
+    assert refused.value.status == 409
 
 
 async def test_names_that_nobody_can_resolve_are_not_waited_for(executor):

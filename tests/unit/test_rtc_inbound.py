@@ -152,6 +152,7 @@ def test_new_source_takes_over_at_once_and_the_timeline_goes_on():
     pieces = line.send(0, 50, ssrc=2)
     assert [p.source_sample for p in pieces] == [960]
     assert line.buffer.next_deadline_ns() is None
+    assert line.buffer.sources == 2
 
 
 def test_one_stray_packet_from_far_away_changes_nothing_but_two_are_a_restart():
