@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from avatars.blend import Box, bounding_box, intersect, lerp_u8, mask_to_u8
-from avatars.colour import Planes, rgb_to_i420, rgb_to_planes, shrink, shrink_i420, split_planes
+from avatars.colour import Planes, parts_of, rgb_to_i420, rgb_to_planes, shrink, shrink_i420, split_planes
 from avatars.landing import Landing, even_outwards, even_size, find_landing
 from avatars.packet import AvatarPacket
+from avatars.sheets import Sheets
+from avatars.stretch import FloatBox, Stretch, plan_stretch, stretch
 
 U8 = npt.NDArray[np.uint8]
+U16 = npt.NDArray[np.uint16]
 F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 ANCHOR_CACHE_BYTES = 192 << 20
 """Finished anchor frames kept per canvas; a clip that needs more converts them again as they come round."""
+SPOT_CACHE_FRAMES = 512
 
 
 class Overlay(Protocol):
@@ -46,15 +50,18 @@ class Overlay(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spot:
-    """Where the patch of one frame shows on the canvas."""
+    """Where the patch of one frame shows on the canvas, and what of the anchor shows through it."""
 
     rect: Box
     """Canvas pixels, edges even."""
     luma_mask: U8
-    """(h, w)"""
     chroma_mask: U8
-    """(h // 2, w // 2)"""
-    face_box: tuple[float, float, float, float]
+    kept_luma: U8
+    """What the mask leaves of the anchor's luma."""
+    kept_u: U16
+    """What the mask leaves of the anchor's colours, times 255."""
+    kept_v: U16
+    face_box: FloatBox
     """The packet's face box in canvas pixels."""
 
 
@@ -65,17 +72,16 @@ class Canvas:
         """Fit the packet inside `max_side_px`: never enlarged, sides even (an odd last row or column is cut)."""
         self._packet = packet
         width, height = packet.size_px
-        shrink = min(1.0, max_side_px / max(width, height))
-        self._shrinks = shrink < 1.0
-        self.size_px = even_size(max(2, round(width * shrink)), max(2, round(height * shrink)))
+        shrinking = min(1.0, max_side_px / max(width, height))
+        self._shrinks = shrinking < 1.0
+        self.size_px = even_size(max(2, round(width * shrinking)), max(2, round(height * shrinking)))
         """(width, height), both even."""
-        even_width, even_height = even_size(width, height)
-        self._scale = (self.size_px[0] / even_width, self.size_px[1] / even_height)
         self._order = _distinct(packet)
-        self._lock = threading.Lock()
-        self._anchors: OrderedDict[int, U8] = OrderedDict()
-        self._anchor_limit = max(1, ANCHOR_CACHE_BYTES // (self.size_px[0] * self.size_px[1] * 3 // 2))
-        self._spots: dict[int, _Spot | None] = {}
+        anchor_bytes = self.size_px[0] * self.size_px[1] * 3 // 2
+        self._anchors: _Kept[U8] = _Kept(max(1, ANCHOR_CACHE_BYTES // anchor_bytes))
+        self._spots: _Kept[_Spot | None] = _Kept(SPOT_CACHE_FRAMES)
+        self._stretches: _Kept[Stretch] = _Kept(SPOT_CACHE_FRAMES)
+        self._sheets = Sheets(self.anchor(0)) if len(set(self._order)) == 1 else None
 
     @property
     def cycle_frames(self) -> int:
@@ -88,17 +94,7 @@ class Canvas:
         if ready is not None and not self._shrinks:
             whole: U8 = ready.planes[key]
             return whole
-        with self._lock:
-            planes = self._anchors.get(key)
-            if planes is not None:
-                self._anchors.move_to_end(key)
-                return planes
-        planes = self._convert(key)
-        with self._lock:
-            self._anchors[key] = planes
-            while len(self._anchors) > self._anchor_limit:
-                self._anchors.popitem(last=False)
-        return planes
+        return self._anchors.get(key, lambda: self._convert(key))
 
     def blend(self, index: int, pixels: U8, overlays: Iterable[Overlay] = ()) -> U8:
         """A new read-only frame: the anchor with the patch in its face box. No byte outside the packet's crop changes.
@@ -109,77 +105,105 @@ class Canvas:
         spot = self._spot(index)
         if spot is None:
             return anchor
-        planes = anchor.copy()
+        lids = [lid for lid in (self._lid(overlay, spot, pixels.shape[0]) for overlay in overlays) if lid is not None]
+        planes = anchor.copy() if self._sheets is None else self._sheets.take(tuple(lid[0] for lid in lids))
         target = split_planes(planes)
-        _lay(target, _place(pixels, spot), spot.rect, spot.luma_mask, spot.chroma_mask)
-        for overlay in overlays:
-            self._lay_overlay(target, overlay, spot, pixels.shape[0])
-        planes.flags.writeable = False
-        return planes
+        front = rgb_to_planes(stretch(pixels, self._stretch(index, spot, pixels.shape[0])))
+        luma, u, v = parts_of(spot.rect)
+        # Two rounded products: within a level of the exact sum, in a third of its time. Colours have no level to spare.
+        target.y[luma] = cv2.add(cv2.multiply(front.y, spot.luma_mask, scale=1 / 255), spot.kept_luma)
+        target.u[u] = _exact_sum(front.u, spot.chroma_mask, spot.kept_u)
+        target.v[v] = _exact_sum(front.v, spot.chroma_mask, spot.kept_v)
+        for rect, lid, masks in lids:
+            for plane, part, source, mask in zip(target, parts_of(rect), lid, masks, strict=True):
+                plane[part] = lerp_u8(source, plane[part], mask)
+        return _published(planes)
 
     def mix(self, a: U8, b: U8, weight: float, index: int) -> U8:
         """A new read-only frame: `a` with `weight` (0..1) of `b`, inside the mouth's rectangle only; elsewhere `a`."""
         planes = a.copy()
         spot = self._spot(index)
         if spot is not None:
-            for target, other, part in zip(split_planes(planes), split_planes(b), _parts(spot.rect), strict=True):
+            for target, other, part in zip(split_planes(planes), split_planes(b), parts_of(spot.rect), strict=True):
                 target[part] = cv2.addWeighted(target[part], 1.0 - weight, other[part], weight, 0.0)
-        planes.flags.writeable = False
-        return planes
+        return _published(planes)
 
     def _convert(self, key: int) -> U8:
         ready = self._packet.anchors
         if ready is not None:
-            planes = shrink_i420(ready.planes[key], self.size_px)
-        else:
-            width, height = even_size(*self._packet.size_px)
-            rgb: U8 = np.asarray(cv2.merge(list(self._packet.frames[key])), dtype=np.uint8)[:height, :width]
-            planes = rgb_to_i420(shrink(rgb, self.size_px) if self._shrinks else rgb)
-        planes.flags.writeable = False
-        return planes
+            return _published(shrink_i420(ready.planes[key], self.size_px))
+        width, height = even_size(*self._packet.size_px)
+        rgb: U8 = np.asarray(cv2.merge(list(self._packet.frames[key])), dtype=np.uint8)[:height, :width]
+        return _published(rgb_to_i420(shrink(rgb, self.size_px) if self._shrinks else rgb))
 
     def _spot(self, index: int) -> _Spot | None:
         key = self._order[index % len(self._order)]
-        if key not in self._spots:
-            self._spots[key] = self._find_spot(key)
-        return self._spots[key]
+        return self._spots.get(key, lambda: self._find_spot(key))
+
+    def _stretch(self, index: int, spot: _Spot, patch_px: int) -> Stretch:
+        key = (self._order[index % len(self._order)], patch_px)
+        return self._stretches.get(key, lambda: plan_stretch(spot.face_box, spot.rect, patch_px))
 
     def _find_spot(self, key: int) -> _Spot | None:
         """The landing of a frame, its mask shrunk as the anchor is shrunk."""
-        packet = self._packet
-        box = packet.coords[key]
-        if packet.anchors is None:
-            landing = find_landing(packet.masks[key], packet.mask_coords[key], box, packet.size_px)
-        else:
-            x1, y1, x2, y2 = packet.anchors.rects[key].tolist()
-            landing = Landing((x1, y1, x2, y2), packet.anchors.luma_masks[key]) if x1 < x2 else None
+        landing = _landing(self._packet, key)
+        if landing is not None and self._shrinks:
+            landing = _shrunk(landing, even_size(*self._packet.size_px), self.size_px)
         if landing is None:
             return None
         rect, luma = landing
-        if self._shrinks:
-            width, height = even_size(*packet.size_px)
-            whole = np.zeros((height, width), dtype=np.uint8)
-            whole[rect[1] : rect[3], rect[0] : rect[2]] = luma
-            whole = shrink(whole, self.size_px)
-            shows = bounding_box(whole)
-            if shows is None:
-                return None
-            rect = even_outwards(shows)
-            luma = np.ascontiguousarray(whole[rect[1] : rect[3], rect[0] : rect[2]])
-        sx, sy = self._scale
-        return _Spot(rect, luma, _half(luma), (box[0] * sx, box[1] * sy, box[2] * sx, box[3] * sy))
+        chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
+        anchor = split_planes(self.anchor(self._order.index(key)))
+        y, u, v = (plane[part] for plane, part in zip(anchor, parts_of(rect), strict=True))
+        kept_luma = np.asarray(cv2.multiply(y, cv2.bitwise_not(luma), scale=1 / 255), dtype=np.uint8)
+        kept_u, kept_v = (np.multiply(plane, 255 - chroma, dtype=np.uint16) for plane in (u, v))
+        width, height = even_size(*self._packet.size_px)
+        sx, sy = self.size_px[0] / width, self.size_px[1] / height
+        x1, y1, x2, y2 = self._packet.coords[key]
+        return _Spot(rect, luma, chroma, kept_luma, kept_u, kept_v, (x1 * sx, y1 * sy, x2 * sx, y2 * sy))
 
-    def _lay_overlay(self, target: Planes, overlay: Overlay, spot: _Spot, patch_px: int) -> None:
+    def _lid(self, overlay: Overlay, spot: _Spot, patch_px: int) -> tuple[Box, Planes, Planes] | None:
+        """Rectangle, planes and masks of an overlay on the canvas."""
         bx1, by1, bx2, by2 = spot.face_box
         sx, sy = (bx2 - bx1) / patch_px, (by2 - by1) / patch_px
-        ox1, oy1, ox2, oy2 = overlay.rect
-        box = (bx1 + ox1 * sx, by1 + oy1 * sy, bx1 + ox2 * sx, by1 + oy2 * sy)
+        x1, y1, x2, y2 = overlay.rect
+        box = (bx1 + x1 * sx, by1 + y1 * sy, bx1 + x2 * sx, by1 + y2 * sy)
         outer = (int(np.floor(box[0])), int(np.floor(box[1])), int(np.ceil(box[2])), int(np.ceil(box[3])))
-        inside = intersect(even_outwards(outer), (0, 0, *self.size_px))
-        if inside is None:
-            return
-        luma = _stretch(mask_to_u8(overlay.mask), box, inside, cv2.BORDER_CONSTANT)
-        _lay(target, _stretch(overlay.pixels, box, inside, cv2.BORDER_REPLICATE), inside, luma, _half(luma))
+        rect = intersect(even_outwards(outer), (0, 0, *self.size_px))
+        if rect is None:
+            return None
+        luma = _warp(mask_to_u8(overlay.mask), box, rect, cv2.BORDER_CONSTANT)
+        chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
+        pixels = _warp(overlay.pixels, box, rect, cv2.BORDER_REPLICATE)
+        return rect, rgb_to_planes(pixels), Planes(luma, chroma, chroma)
+
+
+class _Kept(Generic[T]):
+    """What was made lately, by frame."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._items: OrderedDict[Hashable, T] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        with self._lock:
+            if key in self._items:
+                self._items.move_to_end(key)
+                return self._items[key]
+        # Two threads may make the same; that is cheaper than one waiting for the other's every frame.
+        item = make()
+        with self._lock:
+            self._items[key] = item
+            while len(self._items) > self._limit:
+                self._items.popitem(last=False)
+        return item
+
+
+def _exact_sum(front: U8, mask: U8, kept: U16) -> U8:
+    """(front * mask + kept) / 255, rounded once."""
+    total = cv2.add(np.asarray(cv2.multiply(front, mask, dtype=cv2.CV_16U)), kept)
+    return np.asarray(cv2.convertScaleAbs(total, alpha=1 / 255), dtype=np.uint8)
 
 
 def _distinct(packet: AvatarPacket) -> list[int]:
@@ -189,44 +213,36 @@ def _distinct(packet: AvatarPacket) -> list[int]:
     return [0] if packet.frames.strides[0] == 0 else list(range(packet.cycle_frames))
 
 
-def _half(mask: U8) -> U8:
-    return shrink(mask, (mask.shape[1] // 2, mask.shape[0] // 2))
+def _landing(packet: AvatarPacket, key: int) -> Landing | None:
+    if packet.anchors is None:
+        return find_landing(packet.masks[key], packet.mask_coords[key], packet.coords[key], packet.size_px)
+    x1, y1, x2, y2 = packet.anchors.rects[key].tolist()
+    return Landing((x1, y1, x2, y2), packet.anchors.luma_masks[key]) if x1 < x2 else None
 
 
-def _place(pixels: U8, spot: _Spot) -> U8:
-    """The part of the patch that shows: (h, w, 3) u8 RGB over the spot's rectangle."""
-    bx1, by1, bx2, by2 = spot.face_box
-    x1, y1, x2, y2 = spot.rect
-    width, height = round(bx2 - bx1), round(by2 - by1)
-    left, top = x1 - round(bx1), y1 - round(by1)
-    whole_pixels = (float(round(bx1)), float(round(by1)), float(round(bx2)), float(round(by2))) == spot.face_box
-    if whole_pixels and left >= 0 and top >= 0 and x2 - x1 + left <= width and y2 - y1 + top <= height:
-        # At full size the very resize of the reference blend.
-        stretched = np.asarray(cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
-        return np.ascontiguousarray(stretched[top : top + y2 - y1, left : left + x2 - x1])
-    return _stretch(pixels, spot.face_box, spot.rect, cv2.BORDER_REPLICATE)
+def _shrunk(landing: Landing, size_px: tuple[int, int], smaller_px: tuple[int, int]) -> Landing | None:
+    x1, y1, x2, y2 = landing.rect
+    whole = np.zeros((size_px[1], size_px[0]), dtype=np.uint8)
+    whole[y1:y2, x1:x2] = landing.luma_mask
+    whole = shrink(whole, smaller_px)
+    shows = bounding_box(whole)
+    if shows is None:
+        return None
+    x1, y1, x2, y2 = even_outwards(shows)
+    return Landing((x1, y1, x2, y2), np.ascontiguousarray(whole[y1:y2, x1:x2]))
 
 
-def _stretch(pixels: U8, box: tuple[float, float, float, float], rect: Box, border: int) -> U8:
-    """Resample pixels, which fill `box`, over the whole pixels of `rect`: a still mouth stays where it is."""
+def _published(planes: U8) -> U8:
+    """The read-only view that callers get; the memory itself stays writable for its next use."""
+    view = planes.view()
+    view.flags.writeable = False
+    return view
+
+
+def _warp(pixels: U8, box: FloatBox, rect: Box, border: int) -> U8:
+    """Resample pixels, which fill `box`, over the whole pixels of `rect`."""
     fx, fy = pixels.shape[1] / (box[2] - box[0]), pixels.shape[0] / (box[3] - box[1])
-    inverse: F64 = np.array(
-        [[fx, 0.0, (rect[0] + 0.5 - box[0]) * fx - 0.5], [0.0, fy, (rect[1] + 0.5 - box[1]) * fy - 0.5]]
-    )
+    inverse = np.array([[fx, 0.0, (rect[0] + 0.5 - box[0]) * fx - 0.5], [0.0, fy, (rect[1] + 0.5 - box[1]) * fy - 0.5]])
     size = (rect[2] - rect[0], rect[3] - rect[1])
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     return np.asarray(cv2.warpAffine(pixels, inverse, size, flags=flags, borderMode=border), dtype=np.uint8)
-
-
-def _lay(target: Planes, rgb: U8, rect: Box, luma_mask: U8, chroma_mask: U8) -> None:
-    """Blend an RGB picture into planes over an even rectangle."""
-    masks = (luma_mask, chroma_mask, chroma_mask)
-    for plane, part, front, mask in zip(target, _parts(rect), rgb_to_planes(rgb), masks, strict=True):
-        plane[part] = lerp_u8(front, plane[part], mask)
-
-
-def _parts(rect: Box) -> tuple[tuple[slice, slice], ...]:
-    """An even rectangle in each of the three planes."""
-    x1, y1, x2, y2 = rect
-    half = (slice(y1 // 2, y2 // 2), slice(x1 // 2, x2 // 2))
-    return (slice(y1, y2), slice(x1, x2)), half, half

@@ -5,7 +5,7 @@ Chroma is the mean of its 2x2 pixels, not one of them as in OpenCV's own convers
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -13,11 +13,7 @@ import numpy.typing as npt
 
 U8 = npt.NDArray[np.uint8]
 
-_CHROMA = np.array(
-    [[-37.797 / 255, -74.203 / 255, 112.0 / 255, 128.0], [112.0 / 255, -93.786 / 255, -18.214 / 255, 128.0]],
-    dtype=np.float32,
-)
-"""Rows U and V over R, G, B and one."""
+_FULL_TO_LIMITED = 224.0 / 255.0
 
 
 class Planes(NamedTuple):
@@ -49,9 +45,15 @@ def rgb_to_planes(rgb: U8) -> Planes:
     """Planes of an (H, W, 3) u8 RGB picture, H and W even."""
     height, width = rgb.shape[:2]
     luma = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV_I420), dtype=np.uint8)[:height]
-    half = cv2.resize(rgb, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
-    chroma = np.asarray(cv2.transform(half, _CHROMA), dtype=np.uint8)
-    return Planes(luma, chroma[:, :, 0], chroma[:, :, 1])
+    coloured = cv2.cvtColor(shrink(rgb, (width // 2, height // 2)), cv2.COLOR_RGB2YCrCb)
+    return Planes(luma, _limited(coloured, 2), _limited(coloured, 1))
+
+
+def _limited(coloured: npt.NDArray[Any], channel: int) -> U8:
+    """One chroma channel of a full-range YCrCb picture, in limited range."""
+    full = cv2.extractChannel(coloured, channel)
+    limited = cv2.convertScaleAbs(full, alpha=_FULL_TO_LIMITED, beta=128.0 * (1.0 - _FULL_TO_LIMITED))
+    return np.asarray(limited, dtype=np.uint8)
 
 
 def rgb_to_i420(rgb: U8) -> U8:
@@ -80,3 +82,10 @@ def shrink_i420(i420: U8, size_px: tuple[int, int]) -> U8:
     for target, source in zip(split_planes(reduced), split_planes(i420), strict=True):
         target[:] = shrink(source, (target.shape[1], target.shape[0]))
     return reduced
+
+
+def parts_of(rect: tuple[int, int, int, int]) -> tuple[tuple[slice, slice], ...]:
+    """An even rectangle x1, y1, x2, y2 in each of the three planes."""
+    x1, y1, x2, y2 = rect
+    half = (slice(y1 // 2, y2 // 2), slice(x1 // 2, x2 // 2))
+    return (slice(y1, y2), slice(x1, x2)), half, half
