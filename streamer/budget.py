@@ -13,7 +13,7 @@ from streamer.clock import NS_PER_MS, NS_PER_S
 from streamer.media import FRAME_NS
 
 LEAST_FRAMES = 2
-"""The frame itself, and one to render it in."""
+"""The frame itself, and the slack to render it in."""
 MOST_FRAMES = 8
 SPAN_JOBS = 500
 """Twenty seconds of speech."""
@@ -30,10 +30,21 @@ class LatencyBudget:
     """Frames beyond the look-ahead, from 2 to 8. `note` every mouth, `step` once a frame."""
 
     def __init__(self, slack_ns: int) -> None:
-        """slack_ns: what to start with, besides the frame itself."""
-        self.frames = _bounded(1 - -slack_ns // FRAME_NS)
+        """slack_ns: the room of the least budget; every frame more adds a whole one."""
+        self._slack_ns = slack_ns
+        self.frames = LEAST_FRAMES
         self._needs_ns: deque[int] = deque(maxlen=SPAN_JOBS)
         self._changed_ns: int | None = None
+
+    @property
+    def room_ns(self) -> int:
+        """What a mouth may take from the earliest moment its sound can be there to its release."""
+        return self._slack_ns + (self.frames - LEAST_FRAMES) * FRAME_NS
+
+    @property
+    def render_frames(self) -> int:
+        """The room in whole frames, rounded up."""
+        return max(1, -(-self.room_ns // FRAME_NS))
 
     @property
     def p99_ms(self) -> float | None:
@@ -47,7 +58,7 @@ class LatencyBudget:
 
     def note_missing(self) -> None:
         """A frame was released without its mouth: it would have needed more than there is."""
-        self._needs_ns.append(self.frames * FRAME_NS - MARGIN_NS)
+        self._needs_ns.append(self.room_ns + FRAME_NS - MARGIN_NS)
 
     def step(self, now_ns: int, *, idle: bool) -> int:
         """-1, 0 or 1: the change to make now. Only while idle, at most one a second."""
@@ -56,9 +67,9 @@ class LatencyBudget:
         if need_ns is None or recent or not idle:
             return 0
         change = 0
-        if need_ns + MARGIN_NS > (self.frames - 1) * FRAME_NS:
+        if need_ns + MARGIN_NS > self.room_ns:
             change = 1
-        elif need_ns + SPARE_NS < (self.frames - 2) * FRAME_NS:
+        elif need_ns + SPARE_NS < self.room_ns - FRAME_NS:
             change = -1
         if _bounded(self.frames + change) == self.frames:
             return 0

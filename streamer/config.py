@@ -51,7 +51,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: str = "warp"
     avatars: str = "storage/cache/avatars"
     canvas_px: int = 512
-    playout_slack_ms: float = 40.0
+    playout_slack_ms: float = 25.0
     """Time kept between the last sound a frame needs and its release: jitter of the network and of rendering."""
     allowed_origins: tuple[str, ...] = ()
     ice: IceConfig = IceConfig()

@@ -20,6 +20,7 @@ from streamer.media import (
     FRAME_NS,
     AudioChunk,
     AudioWindow,
+    FrameSound,
     GatedChunk,
     Picture,
     PictureKind,
@@ -66,9 +67,9 @@ class LiveLine:
         self._budget = LatencyBudget(int(parts.config.playout_slack_ms * NS_PER_MS))
         self._lookahead_ns = lookahead_chunks(spec) * FRAME_NS // 2
         self._playout = playout.Playout(start_ns, self._delay_ns())
-        self._ingest = ingest.Ingest(start_ns)
+        self._ingest = ingest.Ingest(start_ns, ingest.IngestSettings(fill_margin_ms=self._patience_ms()))
         self._feed = feed.Feed(speech, self._playout.next_release_ns, lookahead_chunks(spec))
-        self._feed.render_frames = self._budget.frames - 1
+        self._feed.render_frames = self._budget.render_frames
         self._stages = _stages(parts, self._playout.deadline_ns)
         self._record = LatencyRecord()
         self._quality = QualityWatch()
@@ -98,7 +99,7 @@ class LiveLine:
         parts, clock, stages = self._parts, self._parts.clock, self._stages
         chunks: Channel[AudioChunk] = Channel("chunks", 64, WhenFull.DROP_OLDEST)
         gated: Channel[GatedChunk] = Channel("gated", 64, WhenFull.DROP_OLDEST)
-        windows: Channel[AudioWindow] = Channel("windows", 32, WhenFull.DROP_OLDEST)
+        windows: Channel[FrameSound | AudioWindow] = Channel("windows", 64, WhenFull.DROP_OLDEST)
         tasks = {
             "vad": vad.run(stages.vad, chunks, gated, clock),
             "window": window.run(stages.windower, gated, windows, clock),
@@ -122,6 +123,10 @@ class LiveLine:
             group.create_task(coroutine, name=name)
         parts.peer.on_sent = self._note_sent
 
+    def take_sound(self, sound: FrameSound) -> None:
+        """Part of lipsync.MouthSink."""
+        self._stages.composer.take_sound(sound)
+
     def take_window(self, window: AudioWindow) -> None:
         """Part of lipsync.MouthSink."""
         self._stages.composer.take_window(window)
@@ -132,7 +137,7 @@ class LiveLine:
 
         def sink(mouth: RenderedMouth) -> None:
             if mouth.index > self._feed.released and mouth.planes is not None:
-                earliest_ns = self._playout.deadline_ns(mouth.index) - (self._budget.frames - 1) * FRAME_NS
+                earliest_ns = self._playout.deadline_ns(mouth.index) - self._budget.room_ns
                 self._budget.note(mouth.rendered_ns - earliest_ns)
             take(mouth)
 
@@ -155,12 +160,16 @@ class LiveLine:
         change = self._budget.step(self._parts.clock.now_ns(), idle=idle)
         if change:
             self._ingest.shift(change)
-            self._feed.render_frames = self._budget.frames - 1
+            self._feed.render_frames = self._budget.render_frames
             self.snapshot.playout_delay_ms = self._delay_ns() / NS_PER_MS
 
     def _delay_ns(self) -> int:
         """From a frame's first sample to its release."""
-        return self._lookahead_ns + self._budget.frames * FRAME_NS
+        return FRAME_NS + self._lookahead_ns + self._budget.room_ns
+
+    def _patience_ms(self) -> float:
+        """How long sound may be waited for: to the release of the frame it ends, less a moment to cut it."""
+        return max(10.0, (self._lookahead_ns + self._budget.room_ns) / NS_PER_MS - 10.0)
 
     def _note_sent(self, picture: Picture) -> None:
         stamps = picture.stamps

@@ -98,12 +98,23 @@ class GatedChunk:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AudioWindow:
-    """One frame of sound with what an engine needs around it."""
+class FrameSound:
+    """One frame's own sound, as soon as it is whole: it never waits for the look-ahead its mouth needs."""
 
     index: int
     pcm48: S16
-    """(1920,) s16: the frame's own sound."""
+    """(1920,) s16 at 48 kHz."""
+    speech: bool
+    """The VAD's word on the frame itself, without pre-roll."""
+    generation: int
+    stamps: Stamps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AudioWindow:
+    """What an engine needs for one frame: its sound with context and look-ahead."""
+
+    index: int
     samples16: F32
     """(context + 640 + look-ahead,) f32 at 16 kHz."""
     voiced: bool

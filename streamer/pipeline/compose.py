@@ -12,7 +12,17 @@ from typing import Protocol
 
 import numpy as np
 
-from streamer.media import FRAME_SAMPLES, S16, U8, AudioWindow, Picture, PictureKind, RenderedMouth, Stamps
+from streamer.media import (
+    FRAME_SAMPLES,
+    S16,
+    U8,
+    AudioWindow,
+    FrameSound,
+    Picture,
+    PictureKind,
+    RenderedMouth,
+    Stamps,
+)
 from streamer.pipeline.interlude import Clip, Interlude
 
 HOLD_NS = 200_000_000
@@ -92,11 +102,12 @@ class _Lips:
 
 
 class Composer:
-    """Collects windows and mouths by index; gives the picture of an index when asked, whatever has come."""
+    """Collects sounds, windows and mouths by index; gives the picture of an index when asked, whatever has come."""
 
     def __init__(self, stage: Stage, capacity_frames: int = 64) -> None:
         self._stage = stage
         self._capacity_frames = capacity_frames
+        self._sounds: dict[int, FrameSound] = {}
         self._windows: dict[int, AudioWindow] = {}
         self._mouths: dict[int, RenderedMouth] = {}
         self._released = -1
@@ -112,10 +123,15 @@ class Composer:
     @property
     def waiting_frames(self) -> int:
         """Frames whose sound is here and not yet released."""
-        return len(self._windows)
+        return len(self._sounds)
+
+    def take_sound(self, sound: FrameSound) -> None:
+        """Remember a frame's sound. Older than what was released, or more than can wait: dropped."""
+        if sound.index > self._released and len(self._sounds) < self._capacity_frames:
+            self._sounds[sound.index] = sound
 
     def take_window(self, window: AudioWindow) -> None:
-        """Remember a frame's sound. Older than what was released, or more than can wait: dropped."""
+        """Remember that a frame's window is made, and whether it is voiced."""
         if window.index > self._released and len(self._windows) < self._capacity_frames:
             self._windows[window.index] = window
 
@@ -153,42 +169,45 @@ class Composer:
 
     def picture(self, index: int, now_ns: int) -> Picture:
         """The picture to release for `index`. Call with ascending indices."""
-        window = self._forget_before(index)
-        if window is None or window.generation < self.generation:
-            pcm48 = self._faded(window)
+        sound, window = self._forget_before(index)
+        if sound is None or sound.generation < self.generation:
+            pcm48 = self._faded(sound)
             stamps, generation = Stamps(), self.generation
             planes, kind = self._without_voice(index, now_ns)
         else:
-            pcm48, stamps, generation = window.pcm48, window.stamps, window.generation
-            planes, kind = self._with_window(window, now_ns)
+            pcm48, generation = sound.pcm48, sound.generation
+            stamps = window.stamps if window is not None else sound.stamps
+            planes, kind = self._with_sound(sound, window, now_ns)
             self._sounding = True
         stamps.composed_ns = now_ns
         return Picture(index, self._act_out(planes, index), pcm48, kind, generation, stamps)
 
-    def _with_window(self, window: AudioWindow, now_ns: int) -> tuple[U8, PictureKind]:
-        mouth = self._mouths.pop(window.index, None)
-        if mouth is not None and mouth.planes is not None:
+    def _with_sound(self, sound: FrameSound, window: AudioWindow | None, now_ns: int) -> tuple[U8, PictureKind]:
+        mouth = self._mouths.pop(sound.index, None)
+        if window is not None and mouth is not None and mouth.planes is not None:
             self._voiced = True
-            self._lips.hold(mouth.planes, window.index, now_ns)
+            self._lips.hold(mouth.planes, sound.index, now_ns)
             window.stamps.rendered_ns = mouth.rendered_ns
-            return self._lips.open(self._stage, window.index), PictureKind.VOICED
-        if window.voiced:
-            return self._without_mouth(window.index, now_ns)
-        return self._without_voice(window.index, now_ns)
+            return self._lips.open(self._stage, sound.index), PictureKind.VOICED
+        # Without a window its look-ahead is late: the frame's own sound says whether a mouth is missing.
+        if window.voiced if window is not None else sound.speech:
+            return self._without_mouth(sound.index, now_ns)
+        return self._without_voice(sound.index, now_ns)
 
     def _take_mouth_of(self, act: int, mouth: RenderedMouth) -> None:
         if act == self._act:
             self.take_mouth(mouth)
 
-    def _forget_before(self, index: int) -> AudioWindow | None:
-        for stale in [i for i in self._windows if i < index]:
-            del self._windows[stale]
-        for stale in [i for i in self._mouths if i < index]:
-            del self._mouths[stale]
+    def _forget_before(self, index: int) -> tuple[FrameSound | None, AudioWindow | None]:
+        kept: tuple[dict[int, FrameSound], dict[int, AudioWindow], dict[int, RenderedMouth]]
+        kept = (self._sounds, self._windows, self._mouths)
+        for waiting in kept:
+            for stale in [i for i in waiting if i < index]:
+                del waiting[stale]
         self._released = index
-        return self._windows.pop(index, None)
+        return self._sounds.pop(index, None), self._windows.pop(index, None)
 
-    def _faded(self, void: AudioWindow | None) -> S16:
+    def _faded(self, void: FrameSound | None) -> S16:
         """Silence; where void sound follows what was heard, its first moments as it fades."""
         sounding, self._sounding = self._sounding, False
         if void is None or not sounding:

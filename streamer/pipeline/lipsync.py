@@ -8,7 +8,7 @@ from typing import Protocol
 from engines.contract import Face, FaceJob
 from streamer.channel import Channel, ChannelClosed
 from streamer.clock import Clock
-from streamer.media import AudioWindow, RenderedMouth
+from streamer.media import AudioWindow, FrameSound, RenderedMouth
 
 
 class Renderer(Protocol):
@@ -42,13 +42,16 @@ class LipSync:
         self._renderer.submit(job, deliver)
 
 
-async def run(lipsync: LipSync, windows: Channel[AudioWindow], composer: MouthSink, clock: Clock) -> None:
+async def run(lipsync: LipSync, windows: Channel[FrameSound | AudioWindow], composer: MouthSink, clock: Clock) -> None:
     """Show each window's sound to the composer at once, its mouth when it is rendered."""
     while True:
         try:
             window = await windows.get()
         except ChannelClosed:
             return
+        if isinstance(window, FrameSound):
+            composer.take_sound(window)
+            continue
         composer.take_window(window)
         job = lipsync.job(window, clock.now_ns())
         if job is not None:
@@ -57,6 +60,8 @@ async def run(lipsync: LipSync, windows: Channel[AudioWindow], composer: MouthSi
 
 class MouthSink(Protocol):
     """The composer, as this stage sees it."""
+
+    def take_sound(self, sound: FrameSound) -> None: ...
 
     def take_window(self, window: AudioWindow) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Windows: cuts the gated sound into frames of the grid, each with the context and look-ahead the engine declares."""
+"""Windows: cuts the gated sound into frames of the grid, and into windows with the context an engine declares."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from streamer.media import (
     FRAME_SAMPLES_16K,
     AudioChunk,
     AudioWindow,
+    FrameSound,
     GatedChunk,
     Stamps,
 )
@@ -34,7 +35,7 @@ class WindowSettings:
 
 
 class Windower:
-    """Contiguous gated chunks in, one window a frame out, as soon as its look-ahead is there."""
+    """Contiguous gated chunks in; out comes each frame's sound when it is whole, its window with the look-ahead."""
 
     def __init__(self, settings: WindowSettings) -> None:
         self._settings = settings
@@ -44,8 +45,8 @@ class Windower:
         self._ahead_chunks = -(-settings.lookahead_samples // CHUNK_SAMPLES_16K)
         self._preroll_chunks = min(self._ahead_chunks, settings.preroll_ms // 20)
 
-    def push(self, gated: GatedChunk, now_ns: int) -> AudioWindow | None:
-        """Take a chunk; return the frame it completes, if it does.
+    def push(self, gated: GatedChunk, now_ns: int) -> list[FrameSound | AudioWindow]:
+        """Take a chunk; return the sound and the window it completes.
 
         Sound before a change of generation or a hole is no context for the sound behind it.
         """
@@ -57,14 +58,26 @@ class Windower:
             self._samples = np.zeros_like(self._samples)
         self._samples = np.concatenate((self._samples, gated.chunk.samples16))
         self._chunks.append(gated)
-        if len(self._chunks) < CHUNKS_PER_FRAME + self._ahead_chunks:
-            return None
-        if self._chunks[0].chunk.first_sample // CHUNK_SAMPLES % CHUNKS_PER_FRAME:
-            self._forget(1)
-            return None
-        window = self._window(now_ns)
-        self._forget(CHUNKS_PER_FRAME)
-        return window
+        made: list[FrameSound | AudioWindow] = []
+        if len(self._chunks) >= CHUNKS_PER_FRAME and _place_in_frame(gated) == CHUNKS_PER_FRAME - 1:
+            made.append(self._sound(now_ns))
+        if len(self._chunks) >= CHUNKS_PER_FRAME + self._ahead_chunks:
+            if _place_in_frame(self._chunks[0]):
+                self._forget(1)
+            else:
+                made.append(self._window(now_ns))
+                self._forget(CHUNKS_PER_FRAME)
+        return made
+
+    def _sound(self, now_ns: int) -> FrameSound:
+        frame = [self._chunks[i - CHUNKS_PER_FRAME] for i in range(CHUNKS_PER_FRAME)]
+        return FrameSound(
+            index=_frame_index(frame[0]),
+            pcm48=np.concatenate([g.chunk.pcm48 for g in frame]),
+            speech=any(g.speech for g in frame),
+            generation=min(g.chunk.generation for g in frame),
+            stamps=Stamps(captured_ns=frame[-1].chunk.captured_ns, gated_ns=frame[-1].gated_ns, windowed_ns=now_ns),
+        )
 
     def _window(self, now_ns: int) -> AudioWindow:
         settings = self._settings
@@ -73,8 +86,7 @@ class Windower:
         length = settings.context_samples + FRAME_SAMPLES_16K + settings.lookahead_samples
         last = self._chunks[CHUNKS_PER_FRAME - 1 + self._ahead_chunks]
         return AudioWindow(
-            index=frame[0].chunk.first_sample // (CHUNK_SAMPLES * CHUNKS_PER_FRAME),
-            pcm48=np.concatenate([g.chunk.pcm48 for g in frame]),
+            index=_frame_index(frame[0]),
             samples16=self._samples[:length].copy(),
             voiced=any(g.speech for g in near),
             generation=min(g.chunk.generation for g in frame),
@@ -87,13 +99,22 @@ class Windower:
         self._samples = self._samples[chunks * CHUNK_SAMPLES_16K :]
 
 
-async def run(windower: Windower, gated: Channel[GatedChunk], windows: Channel[AudioWindow], clock: Clock) -> None:
+def _place_in_frame(gated: GatedChunk) -> int:
+    return gated.chunk.first_sample // CHUNK_SAMPLES % CHUNKS_PER_FRAME
+
+
+def _frame_index(gated: GatedChunk) -> int:
+    return gated.chunk.first_sample // (CHUNK_SAMPLES * CHUNKS_PER_FRAME)
+
+
+async def run(
+    windower: Windower, gated: Channel[GatedChunk], windows: Channel[FrameSound | AudioWindow], clock: Clock
+) -> None:
     """Cut windows as chunks come."""
     while True:
         try:
             chunk = await gated.get()
         except ChannelClosed:
             return
-        window = windower.push(chunk, clock.now_ns())
-        if window is not None:
-            windows.put_nowait(window)
+        for made in windower.push(chunk, clock.now_ns()):
+            windows.put_nowait(made)

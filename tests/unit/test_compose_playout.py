@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamer.clock import NS_PER_MS, NS_PER_S, ManualClock
-from streamer.media import FRAME_NS, SOUND_HZ, AudioWindow, PictureKind, RenderedMouth, SoundBlock, Stamps
+from streamer.media import FRAME_NS, SOUND_HZ, AudioWindow, FrameSound, PictureKind, RenderedMouth, SoundBlock, Stamps
 from streamer.pipeline import playout
 from streamer.pipeline.compose import Composer
 from streamer.pipeline.ingest import Ingest
@@ -31,7 +31,16 @@ class PlainStage:
 
 
 def window(index, *, voiced=True, generation=0):
-    return AudioWindow(index, np.full(1920, index, np.int16), np.zeros(1), voiced, generation, Stamps())
+    return AudioWindow(index, np.zeros(1), voiced, generation, Stamps())
+
+
+def sound(index, *, speech=True, generation=0):
+    return FrameSound(index, np.full(1920, index, np.int16), speech, generation, Stamps())
+
+
+def give(composer, index, *, voiced=True, generation=0):
+    composer.take_sound(sound(index, speech=voiced, generation=generation))
+    composer.take_window(window(index, voiced=voiced, generation=generation))
 
 
 def mouth(index, planes=OPEN, generation=0):
@@ -46,7 +55,7 @@ def speaking(index):
     """A composer whose mouth is open, about to show `index` with its mouth."""
     composer = Composer(PlainStage())
     for i in range(index + 1):
-        composer.take_window(window(i))
+        give(composer, i)
         composer.take_mouth(mouth(i))
     for i in range(index):
         show(composer, i)
@@ -69,7 +78,7 @@ def test_rendered_mouth_is_shown_with_its_own_sound():
 def test_late_patch_holds_the_last_valid_mouth_for_200_ms_then_eases_to_the_anchor():
     composer = speaking(2)
     for i in range(3, 14):
-        composer.take_window(window(i))
+        give(composer, i)
     shown = [show(composer, i) for i in range(2, 14)]
     assert [p.kind for p in shown[:6]] == [PictureKind.VOICED] + [PictureKind.HELD] * 5
     assert all(p.kind is PictureKind.LATE for p in shown[6:])
@@ -83,7 +92,7 @@ def test_late_patch_holds_the_last_valid_mouth_for_200_ms_then_eases_to_the_anch
 def test_mouth_left_open_when_speech_ends_eases_shut_in_two_frames():
     composer = speaking(2)
     for i in range(3, 8):
-        composer.take_window(window(i, voiced=False))
+        give(composer, i, voiced=False)
     levels = [int(show(composer, i).planes[0, 0]) for i in range(2, 8)]
     assert levels[0] == 200
     assert 200 > levels[1] > levels[2] > 0
@@ -100,7 +109,7 @@ def test_no_sound_gives_the_anchor_and_silence_never_black_or_nothing():
 def test_interrupt_silences_what_was_already_composed():
     composer = Composer(PlainStage())
     for i in range(1, 4):
-        composer.take_window(window(i))
+        give(composer, i)
         composer.take_mouth(mouth(i))
     composer.generation = 1
     assert not show(composer, 1).pcm48.any()
@@ -109,11 +118,22 @@ def test_interrupt_silences_what_was_already_composed():
 
 def test_failed_mouth_is_counted_and_the_sound_goes_on():
     composer = Composer(PlainStage())
-    composer.take_window(window(1))
+    give(composer, 1)
     composer.take_mouth(mouth(1, planes=None))
     picture = show(composer, 1)
     assert composer.counts.failed_mouths == 1
     assert picture.kind is PictureKind.LATE
+    assert (picture.pcm48 == 1).all()
+
+
+def test_late_lookahead_costs_a_mouth_never_the_sound():
+    composer = Composer(PlainStage())
+    give(composer, 0)
+    composer.take_mouth(mouth(0))
+    composer.take_sound(sound(1))
+    show(composer, 0)
+    picture = show(composer, 1)
+    assert picture.kind is PictureKind.HELD
     assert (picture.pcm48 == 1).all()
 
 
@@ -171,11 +191,13 @@ def test_sound_and_mouth_stay_together_for_ten_minutes_with_a_drifting_source(pp
             chunks += ingest.fill(ingest.next_fill_ns)
         chunks += ingest.push(SoundBlock(pcm, position, arrived), arrived)
         for chunk in chunks:
-            made = windower.push(vad.push(chunk, arrived), arrived)
-            if made is not None:
-                if np.abs(made.pcm48.astype(np.int32)).max() > 8_000:
-                    pending_index = made.index  # the frame an engine would be asked to show open
-                composer.take_window(made)
+            for made in windower.push(vad.push(chunk, arrived), arrived):
+                if isinstance(made, AudioWindow):
+                    if np.abs(made.samples16[648:1288]).max() > 0.1:
+                        pending_index = made.index  # the frame an engine would be asked to show open
+                    composer.take_window(made)
+                else:
+                    composer.take_sound(made)
         position += packet
     assert len(offsets) >= seconds // step_s - 2
     at_s, offset_ms = np.array(offsets).T

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from streamer.media import CHUNK_SAMPLES, AudioChunk
+from streamer.media import CHUNK_SAMPLES, AudioChunk, AudioWindow, FrameSound
 from streamer.pipeline.vad import Vad, VadSettings
 from streamer.pipeline.window import Windower, WindowSettings
 
@@ -50,17 +50,27 @@ def test_silence_and_hiss_below_the_floor_are_not_speech():
     assert not any(vad.push(chunk(i, row), 0).speech for i, row in enumerate(noise))
 
 
-def windows(gated, context=3200, lookahead=840):
+def cut(gated, context=3200, lookahead=840):
     windower = Windower(WindowSettings(context, lookahead))
-    return [w for i, g in enumerate(gated) if (w := windower.push(g, i)) is not None]
+    return [made for i, g in enumerate(gated) for made in windower.push(g, i)]
+
+
+def windows(gated, context=3200, lookahead=840):
+    return [made for made in cut(gated, context, lookahead) if isinstance(made, AudioWindow)]
 
 
 def test_every_frame_gets_its_own_sound_once_and_in_order():
-    made = windows(gate([0, 1] * 25))
-    assert [w.index for w in made] == list(range(len(made)))
-    for w in made:
-        assert (w.pcm48[:960] == 2 * w.index).all()
-        assert (w.pcm48[960:] == 2 * w.index + 1).all()
+    made = [one for one in cut(gate([0, 1] * 25)) if isinstance(one, FrameSound)]
+    assert [sound.index for sound in made] == list(range(25))
+    for sound in made:
+        assert (sound.pcm48[:960] == 2 * sound.index).all()
+        assert (sound.pcm48[960:] == 2 * sound.index + 1).all()
+
+
+def test_sound_of_a_frame_does_not_wait_for_its_lookahead():
+    order = [(type(one), one.index) for one in cut(gate([1] * 8))]
+    assert order[:2] == [(FrameSound, 0), (FrameSound, 1)]
+    assert (AudioWindow, 0) in order
 
 
 def test_window_holds_context_frame_and_lookahead_around_the_frame():
@@ -84,7 +94,6 @@ def test_window_waits_for_the_lookahead_and_no_longer():
     made = []
     windower = Windower(WindowSettings(3200, 840))
     for i, g in enumerate(gate([1] * 20)):
-        if windower.push(g, i) is not None:
-            made.append(i)
+        made += [i for one in windower.push(g, i) if isinstance(one, AudioWindow)]
     assert made[0] == 4  # two chunks of frame 0 and three of look-ahead (840 samples)
     assert all(b - a == 2 for a, b in pairwise(made))
