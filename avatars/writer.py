@@ -97,7 +97,7 @@ class PacketWriter:
         `materialise` asks for real copies, which consumers that draw in place need.
         """
         count = self.frame_count
-        if list(order[:count]) != list(range(count)) or len(self._faces) != count:
+        if not count or list(order[:count]) != list(range(count)) or len(self._faces) != count:
             raise ValueError("the order begins with each distinct frame in turn, and each has a face")
         still = count == 1 and not materialise
         self._finish_frames(order, still)
