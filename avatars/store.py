@@ -145,14 +145,14 @@ class AvatarStore:
             workshop.make(portrait.path, portrait.id)
             progress(portrait.id, 1.0)
 
-    def thumbnail(self, avatar_id: str) -> bytes:
-        """A JPEG of the first frame, at most 256 px a side. Raises as `open`."""
+    def thumbnail(self, avatar_id: str, side_px: int = THUMBNAIL_PX) -> bytes:
+        """A JPEG of the first frame, at most `side_px` a side. Raises as `open`."""
         try:
             packet = open_packet(self.root / check_id(avatar_id), avatar_id, self._inspected)
         except FileNotFoundError:
             raise PacketMissing(avatar_id) from None
         bgr = cv2.merge(list(packet.frames[0][::-1]))
-        shrink = min(1.0, THUMBNAIL_PX / max(bgr.shape[:2]))
+        shrink = min(1.0, side_px / max(bgr.shape[:2]))
         size = (max(1, round(bgr.shape[1] * shrink)), max(1, round(bgr.shape[0] * shrink)))
         small = cv2.resize(bgr, size, interpolation=cv2.INTER_AREA)
         return bytes(np.asarray(cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 88])[1]))
