@@ -1,0 +1,80 @@
+"""Floors under the held-out table: the shipped mouth network on human speech, an unheard voice and other sound."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engines.warp.corpus import HELD_OUT_FLITE, TRAINING_ESPEAK, TRAINING_FLITE, held_out_utterances
+from engines.warp.disturbance import DISTURBANCES
+from engines.warp.phones import CHANNELS
+from engines.warp.score import Track, at_level, in_noise, lag_ms, load_clips, opened_share, pearson, track
+from engines.warp.speech import MouthNet
+
+pytestmark = pytest.mark.contract
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.fixture(scope="module")
+def net() -> MouthNet:
+    return MouthNet.load()
+
+
+@pytest.fixture(scope="module")
+def human(net: MouthNet) -> Track:
+    return track(net, load_clips(DATA))
+
+
+def r_open(t: Track) -> float:
+    return pearson(t.said[:, 0], t.true[:, 0])
+
+
+def test_training_and_held_out_voices_are_apart() -> None:
+    assert HELD_OUT_FLITE not in TRAINING_FLITE
+    assert not {"en-us+f3", "en-us+m3"} & set(TRAINING_ESPEAK)
+
+
+def test_human_speech_opens_the_mouth_as_it_should(human: Track) -> None:
+    assert len(human.true) > 800
+    assert r_open(human) >= 0.78
+    assert float((human.said_visemes == human.true_visemes).mean()) >= 0.50
+
+
+@pytest.mark.parametrize("channel", ["wide", "round", "fv", "press"])
+def test_human_speech_moves_the_other_channels_too(human: Track, channel: str) -> None:
+    c = CHANNELS.index(channel)
+    assert pearson(human.said[:, c], human.true[:, c]) >= 0.5
+
+
+def test_the_mouth_is_in_step_with_the_voice(human: Track) -> None:
+    assert abs(lag_ms(human.said[:, 0], human.true[:, 0])) <= 20.0
+
+
+def test_the_mouth_opens_as_far_as_the_truth(human: Track) -> None:
+    said, true = (np.quantile(side[:, 0], 0.95) for side in (human.said, human.true))
+    assert 0.75 <= said / true <= 1.2
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.0], ids=["white", "pink"])
+def test_noise_at_10_db_costs_little(net: MouthNet, human: Track, slope: float) -> None:
+    noisy = track(net, in_noise(load_clips(DATA), 10.0, slope))
+    assert r_open(noisy) >= r_open(human) - 0.08
+
+
+@pytest.mark.parametrize("peak_dbfs", [-40.0, 0.0])
+def test_quiet_and_loud_speech_count_the_same(net: MouthNet, human: Track, peak_dbfs: float) -> None:
+    moved = track(net, at_level(load_clips(DATA), peak_dbfs))
+    assert r_open(moved) >= r_open(human) - 0.05
+
+
+@pytest.mark.parametrize("kind", DISTURBANCES)
+def test_other_sound_opens_the_mouth_less_than_a_tenth_of_the_time(net: MouthNet, kind: str) -> None:
+    crowd = [clip.samples for clip in load_clips(DATA)]
+    assert opened_share(net, kind, crowd, -20.0) < 0.10
+
+
+@pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
+def test_a_voice_never_heard_in_training_scores(net: MouthNet) -> None:
+    assert r_open(track(net, held_out_utterances(HELD_OUT_FLITE)[:12])) >= 0.80
