@@ -9,15 +9,15 @@
  */
 
 import { Api } from "./client/api.js";
-import { backoffMs } from "./client/backoff.js";
-import { Failure, PASSING_CODES } from "./client/failure.js";
+import { Attempts } from "./client/attempts.js";
+import { Failure } from "./client/failure.js";
 import { Link } from "./client/link.js";
 import { Pulse } from "./client/pulse.js";
 
 export { Failure } from "./client/failure.js";
 
 const CONNECT_TIMEOUT_MS = 12_000;
-const RECONNECT_ATTEMPTS = 12;
+const SNAPSHOT_MS = 1000;
 
 /**
  * @typedef {"idle" | "connecting" | "live" | "reconnecting" | "failed"} State
@@ -44,13 +44,15 @@ export class LiveAnchorClient extends EventTarget {
   #link = null;
   /** @type {ConnectOptions | null} */
   #options = null;
-  #run = 0;
+  /** Accepted and not yet finished, by the server's names. @type {Set<string>} */
+  #speeches = new Set();
+  #spokenMs = 0;
   /** Gives up what is being sent to a session that ends. */
   #sending = new AbortController();
   /** @type {Pulse | null} */
   #pulse = null;
-  /** @type {(() => void) | null} */
-  #wake = null;
+  /** @type {Attempts | null} */
+  #attempts = null;
 
   /** @param {{server: string | URL, token?: string | null}} options */
   constructor(options) {
@@ -77,7 +79,7 @@ export class LiveAnchorClient extends EventTarget {
   async connect(options) {
     this.#end();
     this.#options = options;
-    return this.#keepTrying(this.#run, "connecting");
+    return (await this.#attempt("connecting")) ? this.sessionId : null;
   }
 
   /**
@@ -92,7 +94,10 @@ export class LiveAnchorClient extends EventTarget {
     // Over HTTP and awaited: on the data channel the interrupt could overtake, or be overtaken by, the speech.
     if (now && this.speaking) await this.api.interrupt(session);
     const spoken = await this.api.speak(session, speech, this.#sending.signal);
-    if (session === this.sessionId) this.#speak(true);
+    if (session !== this.sessionId) return spoken;
+    this.#speeches.add(spoken.speech);
+    this.#spokenMs = performance.now();
+    this.#speak(true);
     return spoken;
   }
 
@@ -113,7 +118,7 @@ export class LiveAnchorClient extends EventTarget {
 
   /** While waiting to reconnect: try now. */
   retryNow() {
-    this.#wake?.();
+    this.#attempts?.retryNow();
   }
 
   /** Hangs up. Idempotent. */
@@ -128,9 +133,8 @@ export class LiveAnchorClient extends EventTarget {
   }
 
   #end() {
-    this.#run += 1;
+    this.#attempts?.end();
     this.#drop();
-    this.#wake?.();
   }
 
   #drop() {
@@ -140,77 +144,42 @@ export class LiveAnchorClient extends EventTarget {
     this.#pulse = null;
     this.#link?.close();
     this.#link = null;
+    this.#speeches.clear();
     this.#speak(false);
   }
 
-  /**
-   * @param {number} run
-   * @param {State} state while the first attempt lasts
-   * @returns {Promise<string | null>}
-   */
-  async #keepTrying(run, state) {
-    this.#change(state);
-    for (let attempt = 0; ; attempt += 1) {
-      try {
-        return await this.#open(run);
-      } catch (error) {
-        if (run !== this.#run) return null;
-        this.#drop();
-        const failure = Failure.from(error);
-        if (!this.#passes(failure, state, attempt)) {
-          this.#change("failed", failure);
-          throw failure;
-        }
-        const waitMs = failure.retryAfterS ? failure.retryAfterS * 1000 : backoffMs(attempt);
-        this.#change("reconnecting", failure, waitMs);
-        await this.#wait(waitMs);
-        if (run !== this.#run) return null;
-      }
-    }
+  /** @param {import("./client/attempts.js").Beginning} state */
+  #attempt(state) {
+    const attempts = new Attempts({
+      open: () => this.#open(attempts),
+      drop: () => this.#drop(),
+      tell: (told, failure, retryInMs) => this.#change(told, failure, retryInMs),
+    });
+    this.#attempts = attempts;
+    return attempts.begin(state);
   }
 
-  /**
-   * @param {Failure} failure
-   * @param {State} state
-   * @param {number} attempt
-   */
-  #passes(failure, state, attempt) {
-    // Waiting in line for a seat or for the engine has no limit: each wait is announced with its countdown.
-    if (failure.code === "server-full" || failure.code === "warming") return true;
-    if (attempt >= RECONNECT_ATTEMPTS) return false;
-    return PASSING_CODES.includes(failure.code) || (state === "reconnecting" && failure.code === "ice-failed");
-  }
-
-  /**
-   * @param {number} run
-   * @returns {Promise<string | null>}
-   */
-  async #open(run) {
+  /** @param {Attempts} attempts */
+  async #open(attempts) {
     const options = /** @type {ConnectOptions} */ (this.#options);
     const iceServers = options.iceServers ?? (await this.api.capabilities()).ice_servers ?? [];
-    if (run !== this.#run) return null;
+    if (attempts.ended) return;
     const link = new Link(this.api, { ...options, iceServers });
     this.#link = link;
     link.addEventListener("stream", (event) => this.#receiveStream(/** @type {CustomEvent} */ (event).detail));
     link.addEventListener("message", (event) => this.#receive(/** @type {CustomEvent} */ (event).detail));
     await link.open(CONNECT_TIMEOUT_MS);
-    if (run !== this.#run) return null;
-    link.addEventListener("lost", (event) => this.#recover(run, /** @type {CustomEvent} */ (event).detail));
-    const stalled = () => this.#recover(run, new Failure("media-stalled"));
-    this.#pulse = new Pulse(link, (figures) => this.#measure(figures), stalled);
+    if (attempts.ended) return;
+    link.addEventListener("lost", () => this.#recover(link));
+    this.#pulse = new Pulse(link, (figures) => this.#measure(figures), () => this.#recover(link));
     this.#change("live");
-    return link.id;
   }
 
-  /**
-   * @param {number} run
-   * @param {Failure} failure
-   */
-  #recover(run, failure) {
-    if (run !== this.#run || this.state !== "live") return;
-    this.#drop();
-    this.failure = failure;
-    this.#keepTrying(run, "reconnecting").catch(() => {}); // the state event has told it
+  /** @param {Link} link the one that is lost */
+  #recover(link) {
+    if (link !== this.#link || this.state !== "live") return;
+    this.#end();
+    this.#attempt("reconnecting").catch(() => {}); // the state event has told it
   }
 
   /** @param {import("./client/stats.js").Figures} figures */
@@ -225,14 +194,27 @@ export class LiveAnchorClient extends EventTarget {
     this.dispatchEvent(new CustomEvent("stream", { detail: stream }));
   }
 
-  /** @param {{type: string, event?: string, speaking?: boolean}} message */
+  /** @param {{type: string, event?: string, speech?: string, speaking?: boolean}} message */
   #receive(message) {
-    if (message.type === "snapshot" && typeof message.speaking === "boolean") this.#speak(message.speaking);
     if (message.event === "playback_started") this.#speak(true);
-    if (message.event === "playback_finished" || message.event === "interrupted") this.#speak(false);
+    if (message.event === "playback_finished") {
+      this.#speeches.delete(message.speech ?? "");
+      if (this.#speeches.size === 0) this.#speak(false);
+    }
+    if (message.type === "snapshot") this.#believe(message.speaking === true);
     if (message.type === "snapshot" || message.type === "event") {
       this.dispatchEvent(new CustomEvent(message.type, { detail: message }));
     }
+  }
+
+  /**
+   * A snapshot repairs what a lost event left wrong, unless it may be older than the last speech.
+   * @param {boolean} speaking
+   */
+  #believe(speaking) {
+    if (!speaking && performance.now() - this.#spokenMs < SNAPSHOT_MS) return;
+    if (!speaking) this.#speeches.clear();
+    this.#speak(speaking);
   }
 
   /** @param {boolean} speaking */
@@ -251,19 +233,5 @@ export class LiveAnchorClient extends EventTarget {
     this.state = state;
     this.failure = failure;
     this.dispatchEvent(new CustomEvent("state", { detail: { state, failure, retryInMs } }));
-  }
-
-  /** @param {number} ms */
-  async #wait(ms) {
-    await /** @type {Promise<void>} */ (
-      new Promise((resolve) => {
-        const timer = setTimeout(resolve, ms);
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      })
-    );
-    this.#wake = null;
   }
 }

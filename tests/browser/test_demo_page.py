@@ -207,6 +207,7 @@ async def test_another_face_takes_the_stage_while_live(visit, server):
     avatars = api(server, "api/avatars")["avatars"]
     await page.locator("#start").click()
     await page.live()
+    await page.speaking()
     before = await page.evaluate("window.liveanchor.session.id")
     await page.get_by_label(avatars[1]["title"], exact=True).check()
     await expect(page.locator("#frame")).to_have_attribute("data-state", "connecting")
@@ -214,6 +215,7 @@ async def test_another_face_takes_the_stage_while_live(visit, server):
     session = await page.evaluate("window.liveanchor.session")
     assert session["avatar"] == avatars[1]["id"]
     assert session["id"] != before
+    await page.speaking()  # the line that was being said is begun again
 
 
 @pytest.mark.parametrize("codec", ["vp8", "h264"])

@@ -23,6 +23,7 @@ export function narrate(state, failure, name, source) {
     const status = source === "mirror" ? `Live. ${name} says what you say.` : `Live. ${name} is on.`;
     return { ...plain, status };
   }
+  if (!failure && state === "reconnecting") return { ...plain, detail: "Reconnecting…", status: "Reconnecting." };
   if (!failure) return { ...plain, status: "" };
   const tally = PATIENT.includes(failure.code) ? "Waiting" : TALLY[state];
   const told = { title: failure.title, detail: failure.detail, tally, status: "", alert: failure.message };

@@ -1,18 +1,9 @@
 /** The show itself: starts and stops sessions, gives the anchor its lines, and says in words what is going on. */
 
 import { Failure } from "../client/failure.js";
+import { SessionFacts } from "./session.js";
 
-/**
- * @typedef {import("./prompter.js").Line} Line
- * @typedef {object} SessionFacts what tests and curious people read from `window.liveanchor.session`
- * @property {string | null} id
- * @property {string} avatar
- * @property {"agent" | "mirror"} source
- * @property {number} startedMs by performance.now()
- * @property {number | null} firstFrameMs from start to the first picture
- * @property {number | null} firstSpeechMs from start to the first spoken word
- * @property {number} reconnects
- */
+/** @typedef {import("./prompter.js").Line} Line */
 
 /**
  * Fires `change` when anything a control shows has changed, `toast` (detail string) for what went wrong beside the
@@ -30,6 +21,10 @@ export class Show extends EventTarget {
   #wish;
   #opening = false;
   #run = 0;
+  /** What to say as soon as the connection stands. @type {Line | null} */
+  #next = null;
+  /** What is being said. @type {Line | null} */
+  #line = null;
 
   /**
    * @param {import("../client.js").LiveAnchorClient} client
@@ -68,15 +63,14 @@ export class Show extends EventTarget {
     this.#run += 1;
     const run = this.#run;
     this.failure = null;
-    const facts = { firstFrameMs: null, firstSpeechMs: null, reconnects: 0 };
-    this.session = { id: null, avatar: wish.avatar, source: this.source, startedMs: performance.now(), ...facts };
+    this.session = new SessionFacts(wish.avatar, this.source, performance.now());
+    this.#next = line;
     line?.load().catch(() => {}); // fetched while connecting; asked for again when spoken
     try {
       const microphone = this.source === "mirror" ? await this.#openMicrophone(wish.deviceId) : null;
-      if (run !== this.#run) return;
+      if (run !== this.#run) return this.#dropMicrophone();
       const { avatar, codec, canvas, jitterMs } = wish;
-      const id = await this.#client.connect({ avatar, codec, canvas, jitterMs, source: this.source, microphone });
-      if (id && line && run === this.#run) await this.speak(line);
+      await this.#client.connect({ avatar, codec, canvas, jitterMs, source: this.source, microphone });
     } catch (error) {
       if (run === this.#run) this.#fail(Failure.from(error));
     }
@@ -85,6 +79,7 @@ export class Show extends EventTarget {
   stop() {
     this.#run += 1;
     this.#opening = false;
+    this.#next = null;
     this.failure = null;
     this.#client.close();
     this.#microphone.close();
@@ -92,21 +87,26 @@ export class Show extends EventTarget {
     this.#changed();
   }
 
-  /** With other wishes (another face, another source): start anew if something runs. */
+  /** With other wishes (another face, another source): start anew if something runs; a line is begun again. */
   async restart() {
     if (!this.running) return this.#changed();
+    const line = this.source === "agent" ? (this.#next ?? this.#line) : null;
     this.#client.close();
     if (this.source !== "mirror") this.#microphone.close();
-    await this.start();
+    await this.start(line);
   }
 
   /**
-   * Speaks a line now: what is being said stops, and a session is started where none runs.
+   * Speaks a line now: what is being said stops, and a session is started where none runs. While a connection is
+   * being made, the last line asked for is spoken first.
    * @param {Line} line
    */
   async speak(line) {
-    if (this.state === "idle" || this.state === "failed") return this.start(line);
-    if (this.state !== "live") return;
+    if (!this.running) return this.start(line);
+    if (this.state !== "live") {
+      this.#next = line;
+      return;
+    }
     const run = this.#run;
     try {
       const speech = await line.load();
@@ -114,16 +114,13 @@ export class Show extends EventTarget {
       const { seconds } = await this.#client.speech(speech, { now: true });
       this.#emitLine(line, seconds);
     } catch (error) {
-      if (run !== this.#run) return;
-      this.dispatchEvent(new CustomEvent("toast", { detail: Failure.from(error).message }));
+      if (run === this.#run) this.#toast(error);
     }
   }
 
   interrupt() {
     if (this.state !== "live") return;
-    this.#client.interrupt().catch((error) => {
-      this.dispatchEvent(new CustomEvent("toast", { detail: Failure.from(error).message }));
-    });
+    this.#client.interrupt().catch((error) => this.#toast(error));
   }
 
   /**
@@ -135,15 +132,13 @@ export class Show extends EventTarget {
     try {
       await this.#client.replaceMicrophone(await this.#microphone.open(deviceId));
     } catch (error) {
-      this.dispatchEvent(new CustomEvent("toast", { detail: Failure.from(error).message }));
+      this.#toast(error);
     }
   }
 
   /** The first picture of the stream is on screen. */
   noteFrame() {
-    if (this.session && this.session.firstFrameMs === null) {
-      this.session.firstFrameMs = performance.now() - this.session.startedMs;
-    }
+    this.session?.noteFrame(performance.now());
   }
 
   /** @param {string} deviceId */
@@ -157,26 +152,27 @@ export class Show extends EventTarget {
     }
   }
 
+  /** Permission came after the visitor had changed their mind. */
+  #dropMicrophone() {
+    if (this.source !== "mirror" || !this.running) this.#microphone.close();
+  }
+
   #onState() {
     const { state, sessionId } = this.#client;
-    if (this.session) {
-      if (state === "reconnecting" && this.session.id) {
-        this.session.reconnects += 1;
-        this.session.id = null;
-      }
-      if (state === "live") this.session.id = sessionId;
-    }
+    this.session?.noteState(state, sessionId);
     if (state !== "live") this.#emitLine(null, 0);
     if (state === "failed") this.#microphone.close();
     this.#changed();
+    if (state !== "live" || !this.#next) return;
+    const line = this.#next;
+    this.#next = null;
+    this.speak(line);
   }
 
   #onSpeaking() {
     const { speaking } = this.#client;
-    if (speaking && this.session && this.session.firstSpeechMs === null) {
-      this.session.firstSpeechMs = performance.now() - this.session.startedMs;
-    }
-    if (!speaking) this.#emitLine(null, 0);
+    if (speaking) this.session?.noteSpeech(performance.now());
+    else this.#emitLine(null, 0);
     this.#changed();
   }
 
@@ -199,7 +195,13 @@ export class Show extends EventTarget {
    * @param {number} seconds
    */
   #emitLine(line, seconds) {
+    this.#line = line;
     this.dispatchEvent(new CustomEvent("line", { detail: { line, seconds } }));
+  }
+
+  /** @param {unknown} error something beside the line that went wrong */
+  #toast(error) {
+    this.dispatchEvent(new CustomEvent("toast", { detail: Failure.from(error).message }));
   }
 
   #changed() {

@@ -111,11 +111,15 @@ export class Stage extends EventTarget {
     this.#frame.dataset.picture = "false";
     this.#video.hidden = false;
     this.#video.srcObject = stream;
-    this.#video.requestVideoFrameCallback(() => {
+    const shown = () => {
       if (this.#video.srcObject !== stream) return;
       this.#frame.dataset.picture = "true";
       this.dispatchEvent(new Event("frame"));
-    });
+    };
+    // Older browsers do not tell of single pictures; there the beginning of play has to do.
+    const video = /** @type {HTMLVideoElement & {requestVideoFrameCallback?: (shown: () => void) => void}} */ (this.#video);
+    if (video.requestVideoFrameCallback) video.requestVideoFrameCallback(shown);
+    else video.addEventListener("playing", shown, { once: true });
     try {
       await this.#video.play();
     } catch (error) {
