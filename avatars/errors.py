@@ -18,17 +18,6 @@ class PacketMissing(AvatarError):
         return f"there is no avatar named {self.avatar_id!r}"
 
 
-class AvatarIdInvalid(AvatarError):
-    """The id cannot name a folder; ids come from outside."""
-
-    def __init__(self, avatar_id: str) -> None:
-        super().__init__(avatar_id)
-        self.avatar_id = avatar_id
-
-    def __str__(self) -> str:
-        return f"{self.avatar_id[:80]!r} is no avatar id: 1 to 64 of a-z 0-9 _ -, starting with a letter or digit"
-
-
 class PacketInvalid(AvatarError):
     """A packet is refused: which field, what was expected, what was found."""
 
@@ -40,6 +29,13 @@ class PacketInvalid(AvatarError):
 
     def __str__(self) -> str:
         return f"avatar packet refused: {self.field}: expected {self.expected}, found {self.found}"
+
+
+class AvatarIdInvalid(PacketInvalid):
+    """The id cannot name a folder; ids come from outside."""
+
+    def __init__(self, avatar_id: str) -> None:
+        super().__init__("avatar id", "1 to 64 of a-z 0-9 _ -, starting with a letter or digit", repr(avatar_id[:80]))
 
 
 class PacketVersion(AvatarError):

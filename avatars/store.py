@@ -15,7 +15,7 @@ import numpy as np
 
 from avatars import folder
 from avatars.bundled import bundled_portraits
-from avatars.errors import AvatarError, PacketInvalid, PacketMissing, PacketUnwritable
+from avatars.errors import AvatarError, AvatarIdInvalid, PacketMissing, PacketUnwritable
 from avatars.packet import AvatarPacket
 from avatars.reader import Inspected, open_packet, read_info
 
@@ -38,11 +38,9 @@ class AvatarEntry:
 
 
 def check_id(avatar_id: str) -> str:
-    """The id itself, or PacketInvalid: ids name folders, so nothing else gets near a path."""
+    """The id itself, or AvatarIdInvalid: ids name folders, so nothing else gets near a path."""
     if not _ID.fullmatch(avatar_id):
-        raise PacketInvalid(
-            "avatar id", "1 to 64 of a-z 0-9 _ -, starting with a letter or digit", repr(avatar_id[:80])
-        )
+        raise AvatarIdInvalid(avatar_id)
     return avatar_id
 
 
