@@ -166,7 +166,10 @@ export class LiveAnchorClient extends EventTarget {
     if (attempts.ended) return;
     const link = new Link(this.api, { ...options, iceServers });
     this.#link = link;
-    link.addEventListener("stream", (event) => this.#receiveStream(/** @type {CustomEvent} */ (event).detail));
+    link.addEventListener("stream", (event) => {
+      this.stream = /** @type {CustomEvent<MediaStream>} */ (event).detail;
+      this.dispatchEvent(new CustomEvent("stream", { detail: this.stream }));
+    });
     link.addEventListener("message", (event) => this.#receive(/** @type {CustomEvent} */ (event).detail));
     await link.open(CONNECT_TIMEOUT_MS);
     if (attempts.ended) return;
@@ -186,12 +189,6 @@ export class LiveAnchorClient extends EventTarget {
   #measure(figures) {
     this.figures = figures;
     this.dispatchEvent(new CustomEvent("stats", { detail: figures }));
-  }
-
-  /** @param {MediaStream} stream */
-  #receiveStream(stream) {
-    this.stream = stream;
-    this.dispatchEvent(new CustomEvent("stream", { detail: stream }));
   }
 
   /** @param {{type: string, event?: string, speech?: string, speaking?: boolean}} message */
