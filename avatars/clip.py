@@ -38,6 +38,7 @@ MAX_ROLL_DEG = 60.0
 _SMOOTH_FRAMES = 1.5
 """Standard deviation of the smoothing of landmarks over time; it looks both ways, so nothing lags."""
 _REPORT_EVERY = 25
+_SEARCH_EVERY = 5
 _TRACKED = 0.9
 """Share of the work that is done when the last frame is read."""
 
@@ -104,24 +105,35 @@ def _track(
     faces: list[FaceLandmarks | None] = []
     reports: list[Report] = []
     last: FaceLandmarks | None = None
-    lost = False
     for i, rgb in enumerate(clip):
         writer.add_frame(rgb)
+        lost = bool(faces) and faces[-1] is None
         face = None if last is None or lost else finder.follow(rgb, last)
         # Looking everywhere costs many times what following does: every few frames will do while nobody is there.
-        if face is None and (not lost or i % 5 == 0):
+        if face is None and (not lost or i % _SEARCH_EVERY == 0):
             face = _search(rgb, finder, last, settings, clip.name)
-        lost = face is None
+            if face is not None and lost:
+                _look_back(faces, face, writer, finder)
         last = face or last
-        usable = face if face is not None and _is_usable(face) else None
-        faces.append(usable)
-        if usable is not None and (not reports or i % _REPORT_EVERY == 0):
-            reports += _try_report(rgb, usable, settings, clip.name)
+        faces.append(face)
+        if face is not None and _is_usable(face) and (not reports or i % _REPORT_EVERY == 0):
+            reports += _try_report(rgb, face, settings, clip.name)
         progress(_TRACKED * min(1.0, (i + 1) / max(clip.expected_frames, i + 1)))
     if not reports:
         raise FaceNotFound(clip.name, "use a clip with one clear, front-facing face")
     reports.sort(key=lambda r: r.sharpness)
-    return faces, reports[len(reports) // 2]
+    return [face if face is not None and _is_usable(face) else None for face in faces], reports[len(reports) // 2]
+
+
+def _look_back(
+    faces: list[FaceLandmarks | None], found: FaceLandmarks, writer: PacketWriter, finder: FaceFinder
+) -> None:
+    """Follow a face that was found again backwards through the frames that were not searched."""
+    for i in range(len(faces) - 1, max(-1, len(faces) - _SEARCH_EVERY), -1):
+        face = finder.follow(writer.stored_frame(i), found)
+        if faces[i] is not None or face is None:
+            return
+        faces[i] = found = face
 
 
 def _search(

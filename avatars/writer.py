@@ -88,7 +88,7 @@ class PacketWriter:
     def frames(self) -> Iterator[U8]:
         """The frames added so far, read back one by one as (H, W, 3) u8 RGB."""
         for i in range(self.frame_count):
-            yield np.ascontiguousarray(self._stored_frame(i).transpose(1, 2, 0))
+            yield self.stored_frame(i)
 
     def finish(self, order: Sequence[int], *, materialise: bool = False) -> None:
         """Write what is left but `avator_info.json`. `order` names the distinct frame of each cycle frame.
@@ -112,7 +112,11 @@ class PacketWriter:
         self._write_rows("coords.pkl", [[int(v) for v in face.box] for face in self._faces], order)
         self._write_rows("mask_coords.pkl", [[int(v) for v in face.geometry[:4]] for face in self._faces], order)
 
-    def _stored_frame(self, index: int) -> U8:
+    def stored_frame(self, index: int) -> U8:
+        """One of the frames added so far, (H, W, 3) u8 RGB."""
+        return np.ascontiguousarray(self._planes_of(index).transpose(1, 2, 0))
+
+    def _planes_of(self, index: int) -> U8:
         """(3, H, W) u8 RGB"""
         width, height = self._size_px
         self._frames_file.flush()
@@ -124,7 +128,7 @@ class PacketWriter:
         width, height = self._size_px
         if not still:
             for i in order[self.frame_count :]:
-                self._frames_file.append(self._stored_frame(i))
+                self._frames_file.append(self._planes_of(i))
         steps = (0 if still else 3 * height * width, height * width, width, 1)
         self._frames_file.finish(Tensor(0, 0, (len(order), 3, height, width), steps))
 
