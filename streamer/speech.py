@@ -10,6 +10,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 import soxr
+from av.audio.codeccontext import AudioCodecContext
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
 
@@ -36,7 +37,7 @@ _NOT_SOUND = (
 class SpeechLimits:
     """How much one push may hold."""
 
-    max_bytes: int = 20_000_000
+    max_bytes: int = 20 * 1024 * 1024
     max_seconds: float = 600.0
 
 
@@ -86,7 +87,7 @@ def take_seconds(pieces: Iterator[S16], seconds: float) -> S16:
 def _checked(body: bytes, content_type: str | None, limits: SpeechLimits) -> str:
     """The demuxer to use, after what can be refused at sight."""
     if len(body) > limits.max_bytes:
-        raise SpeechRejected(f"the sound is larger than {limits.max_bytes // 1_000_000} MB", TOO_LARGE)
+        raise SpeechRejected(f"the sound is larger than {limits.max_bytes // 1_048_576} MB", TOO_LARGE)
     if not body:
         raise SpeechRejected("the sound is empty", BAD)
     if content_type is not None and content_type.strip().lower().startswith(_NOT_SOUND):
@@ -108,7 +109,9 @@ def _demuxer(body: bytes) -> str:
 
 
 def _check_codec(stream: AudioStream) -> None:
-    codec = stream.codec_context
+    codec: AudioCodecContext | None = getattr(stream, "codec_context", None)
+    if codec is None:  # where the header names a coding that libav has no decoder for
+        raise SpeechRejected("sound in an unknown coding is not accepted", UNSUPPORTED)
     if codec.name not in _CODECS and not codec.name.startswith("pcm_"):
         raise SpeechRejected(f"sound coded as {codec.name} is not accepted", UNSUPPORTED)
     codec.thread_count = 1
@@ -127,7 +130,8 @@ def _mono_blocks(frames: Iterator[AudioFrame]) -> Iterator[tuple[F32, int]]:
         elif raw.dtype.kind == "i":
             mono = by_channel.mean(axis=0, dtype=np.float64) / float(1 << (8 * raw.dtype.itemsize - 1))
         else:
-            mono = np.nan_to_num(by_channel.mean(axis=0), nan=0.0, posinf=1.0, neginf=-1.0)
+            # Float files may hold anything; what is far over full scale would overflow further on.
+            mono = np.clip(np.nan_to_num(by_channel, nan=0.0), -4.0, 4.0).mean(axis=0)
         yield mono.astype(np.float32), frame.sample_rate
 
 

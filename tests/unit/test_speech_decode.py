@@ -208,9 +208,15 @@ def test_content_types_of_sound_and_unknown_ones_are_left_to_the_bytes(content_t
     assert len(decode_speech(sound_file("wav", tone(0.1, 44_100)), content_type)) > 0
 
 
+def test_a_wav_whose_coding_nobody_knows_is_refused() -> None:
+    body = bytearray(wav_header(4000, code=0xFACE) + b"\0" * 4000)
+
+    assert rejected(bytes(body)) in (400, 415)
+
+
 def test_float_sound_that_is_not_finite_becomes_silence_or_full_scale() -> None:
-    sound = np.array([np.nan, np.inf, -np.inf, 0.0] * 2000, "<f4")
+    sound = np.array([np.nan, np.inf, -np.inf, 3e38, -1e-40] * 2000, "<f4")
 
     pcm = decode_speech(wav_header(sound.nbytes, 48_000, code=3, bits=32) + sound.tobytes(), None)
 
-    assert len(pcm) == 8000
+    assert len(pcm) == 10_000
