@@ -37,6 +37,7 @@ METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
     (ice.Connection, "get_component_candidates", ("self", "component", "addresses", "timeout")),
     (ice.Connection, "request_received", ("self", "message", "addr", "protocol")),
     (ice.StunProtocol, "__init__", ("self", "receiver")),
+    (ice.StunProtocol, "send_stun", ("self", "message", "addr")),
     (ice.StunProtocol, "request", ("self", "request", "addr", "integrity_key", "retransmissions")),
     (rtcrtpreceiver.StreamStatistics, "__init__", ("self", "clockrate")),
     (rtcrtpreceiver.StreamStatistics, "add", ("self", "packet")),
@@ -310,10 +311,12 @@ def is_media(datagram: bytes) -> bool:
 def deafen(agent: ice.Connection) -> None:
     """Let an agent answer no more checks and send none: to its peer it is dead."""
 
-    def ignore(message: stun.Message, addr: tuple[str, int], protocol: ice.StunProtocol) -> None:
+    def ignore(message: stun.Message, addr: tuple[str, int], *_: object) -> None:
         return
 
     _replace(agent, "request_received", ignore)
+    for protocol in agent._protocols:
+        _replace(protocol, "send_stun", ignore)
 
 
 def _replace(owner: Any, name: str, method: Callable[..., Any]) -> None:
