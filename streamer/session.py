@@ -152,6 +152,7 @@ class Session:
             self._log.close()
             parts.metrics.sessions.labels(result=result).inc()
             await parts.peer.close()
+            self._line = None  # its pictures go now, not when the collector finds this session
 
     def close(self) -> None:
         """Hang up: what is being said ends here; `run` then ends. Idempotent."""
@@ -175,7 +176,11 @@ class Session:
         parts.metrics.session_setup.observe((parts.clock.now_ns() - self._made_ns) / NS_PER_S)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen(), name=f"control-{self.id[:8]}")
-            self._line.start(group, first)
+            self._line.start(group, first, self._barge_in)
+
+    def _barge_in(self) -> None:
+        self._log.tell({"event": "barge_in"})
+        self.interrupt()
 
     async def _first_sounds(self) -> list[SoundBlock]:
         blocks: list[SoundBlock] = []

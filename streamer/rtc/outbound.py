@@ -89,9 +89,13 @@ class Outbound:
 
     async def run(self) -> None:
         """Encode until stopped. Raises PipelineStalled if the video encoder refuses a whole second."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._encode_sounds(), name="encode-sound")
-            group.create_task(self._encode_pictures(), name="encode-video")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._encode_sounds(), name="encode-sound")
+                group.create_task(self._encode_pictures(), name="encode-video")
+        finally:
+            # Behind a picture that may still be in work: megabytes that the next peer can use at once.
+            self._executor.submit(self._encoder.reset)
 
     def stop(self) -> None:
         """No more pictures; the tracks end."""
@@ -100,6 +104,7 @@ class Outbound:
         self._sounds.close()
         self._pictures.close()
         self._leaving.clear()
+        self.on_sent = None
 
     async def _encode_sounds(self) -> None:
         loop, encoder = asyncio.get_running_loop(), SoundEncoder()
