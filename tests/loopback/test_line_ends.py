@@ -1,0 +1,127 @@
+"""What a server keeps of visitors who are gone: nothing, whether they leave, fall silent or are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import numpy as np
+import pytest
+from aiortc import RTCPeerConnection
+
+from streamer.app import Announcements, Server
+from streamer.bench.bursts import burst_microphone
+from streamer.bench.call import CONNECT_WITHIN_S, visit
+from streamer.clock import NS_PER_MS, NS_PER_S, MonotonicClock
+from streamer.config import Config, check
+from streamer.rtc.peer import Peer
+from streamer.session import Session
+from streamer.soak.client import Visit, Visitor, over_http
+
+pytestmark = pytest.mark.loopback
+
+CLOCK = MonotonicClock()
+STAY_S = 0.6
+FREED_WITHIN_S = 8.0 + 0.5
+"""Eight seconds, and the time to see it."""
+LIVING = (RTCPeerConnection, Peer, Session, Visitor)
+
+KILLED = """
+import asyncio, sys
+import numpy as np
+from streamer.bench.call import visit
+from streamer.clock import MonotonicClock
+from streamer.soak.client import Visit
+asyncio.run(visit(sys.argv[1], Visit(np.zeros(48_000, np.int16)), MonotonicClock(), 600.0))
+"""
+
+
+@asynccontextmanager
+async def running(avatars_dir):
+    """A server on this loop, so that its tasks and objects can be counted."""
+    server, stop = Server(check(Config(port=0, avatars=str(avatars_dir)))), asyncio.Event()
+    ready = asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
+        yield server, await ready
+        stop.set()
+
+
+async def until(condition):
+    """Look every 20 ms; the test's own timeout is the limit. Returns the seconds it took."""
+    start_ns = CLOCK.now_ns()
+    while not condition():
+        await CLOCK.sleep_until(CLOCK.now_ns() + 20 * NS_PER_MS)
+    return (CLOCK.now_ns() - start_ns) / NS_PER_S
+
+
+async def call_and_leave(url, server):
+    """Connect, speak, leave; returns once the slot is free."""
+    microphone = burst_microphone(1, seed=0)
+    speech = microphone.pcm48[microphone.onsets[0] :]
+    visitor = await visit(f"{url}api/sessions?avatar=ruby&source=mirror", Visit(speech), CLOCK, STAY_S)
+    assert visitor.counts.pictures > 0
+    await until(lambda: server.registry.active == 0)
+
+
+def holdings():
+    """Tasks, threads and descriptors of this process, and how many peers and sessions live in it."""
+    gc.collect()
+    return (
+        sorted(task.get_name() for task in asyncio.all_tasks()),
+        sorted(thread.name for thread in threading.enumerate()),
+        len(list(Path("/proc/self/fd").iterdir())),
+        sum(isinstance(thing, LIVING) for thing in gc.get_objects()),
+    )
+
+
+def rss_mb():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+@pytest.mark.parametrize("cycles", [5, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
+async def test_visitors_who_leave_leave_nothing_behind(avatars_dir, cycles):
+    async with running(avatars_dir) as (server, url):
+        await call_and_leave(url, server)
+        before, sizes_mb = holdings(), []
+        for _ in range(cycles):
+            await call_and_leave(url, server)
+            sizes_mb.append(rss_mb())
+        assert holdings() == before
+        if cycles >= 50:
+            slope = np.polyfit(np.arange(10, cycles), sizes_mb[10:], 1)[0]
+            print(f"{10 * slope:.2f} MB in 10 cycles")
+            assert 10 * slope < 1.0
+
+
+async def test_visitor_who_falls_silent_frees_the_slot_in_eight_seconds(avatars_dir):
+    async with running(avatars_dir) as (server, url):
+        visitor = Visitor(Visit(np.zeros(48_000, np.int16)), CLOCK)
+        async with aiohttp.ClientSession() as http:
+            await visitor.connect(over_http(http, f"{url}api/sessions?avatar=ruby&source=mirror"))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(visitor.run())
+            await until(lambda: visitor.counts.pictures > 10)
+            visitor.abandon()
+            assert await until(lambda: server.registry.active == 0) <= FREED_WITHIN_S
+            visitor.gone.set()
+        await visitor.close()
+
+
+async def test_visitor_who_is_killed_frees_the_slot_in_eight_seconds(avatars_dir):
+    async with running(avatars_dir) as (server, url):
+        command = (sys.executable, "-c", KILLED, f"{url}api/sessions?avatar=ruby&source=mirror")
+        process = await asyncio.create_subprocess_exec(*command)
+        try:
+            async with asyncio.timeout(CONNECT_WITHIN_S):
+                await until(lambda: any(session.state == "live" for session in server.registry.list()))
+        finally:
+            process.kill()
+            await process.wait()
+        assert await until(lambda: server.registry.active == 0) <= FREED_WITHIN_S
