@@ -1,7 +1,7 @@
 """The inbound audio buffer: packets in as they come, sound pieces out in order, gaps filled by timestamp. Pure.
 
-What is in order leaves at once. A hole is waited for only while a packet behind it is already here, and only for a
-short window that follows what the network does; then the hole is declared lost and its exact length made up.
+What is in order leaves at once. A hole shows when a packet behind it is here; it is waited for until shortly after its
+own due time, a patience that follows what the network does, then declared lost and its exact length made up.
 """
 
 from __future__ import annotations
@@ -61,18 +61,21 @@ class _Held:
     arrived_ns: int
 
 
-class _ReorderWindow:
-    """How long a hole is waited for: grows when packets prove late, shrinks when they prove lost."""
+class _Patience:
+    """How long past its due time a packet is waited for: longer where packets prove late, shorter where lost.
 
-    START_NS = 20 * NS_PER_MS
-    LEAST_NS = 10 * NS_PER_MS
-    MOST_NS = 40 * NS_PER_MS
+    25 ms is one packet more and a little: the packet behind the hole is here by then, and the filling still in time.
+    """
+
+    START_NS = 25 * NS_PER_MS
+    LEAST_NS = 20 * NS_PER_MS
+    MOST_NS = 60 * NS_PER_MS
 
     def __init__(self) -> None:
         self.ns = self.START_NS
 
-    def note_late(self, waited_ns: int) -> None:
-        self.ns = min(self.MOST_NS, max(self.ns, waited_ns + waited_ns // 4))
+    def note_late(self, late_ns: int) -> None:
+        self.ns = min(self.MOST_NS, max(self.ns, late_ns + late_ns // 8))
 
     def note_lost(self) -> None:
         self.ns = max(self.LEAST_NS, self.ns * 19 // 20)
@@ -91,7 +94,7 @@ class InboundAudioBuffer:
         self._held: dict[int, _Held] = {}
         self._lost: OrderedDict[int, int] = OrderedDict()
         self._suspect: int | None = None
-        self._window = _ReorderWindow()
+        self._patience = _Patience()
         self._transit_ns: int | None = None
         self._jitter_ns = 0.0
         self._counts = dict.fromkeys(("packets", "lost", "late", "duplicated", "resets", "concealed_samples"), 0)
@@ -147,20 +150,26 @@ class InboundAudioBuffer:
 
     def next_deadline_ns(self) -> int | None:
         """When the hole in front is given up; None while there is none. Any held packet lies behind the hole."""
-        if not self._held:
-            return None
-        return min(held.arrived_ns for held in self._held.values()) + self._window.ns
+        return self._due_ns() + self._patience.ns if self._held else None
+
+    def _due_ns(self) -> int:
+        """When the missing packet in front should have come, judged by those that came after it."""
+        return min(
+            held.arrived_ns - max(0, held.timestamp - self._next_timestamp) * NS_PER_S // SOUND_HZ
+            for held in self._held.values()
+        )
 
     def _give_up(self) -> _Held:
         """Declare everything before the first held packet lost; returns that packet."""
-        noticed_ns = min(held.arrived_ns for held in self._held.values())
         first = min(self._held)
-        for seq in range(self._next_seq, first):
-            self._lost[seq] = noticed_ns
+        missing, due_ns = first - self._next_seq, self._due_ns()
+        span_ns = max(0, self._held[first].timestamp - self._next_timestamp) * NS_PER_S // SOUND_HZ
+        for number in range(missing):
+            self._lost[self._next_seq + number] = due_ns + number * span_ns // missing
         while len(self._lost) > _KEPT_LOST:
             self._lost.popitem(last=False)
-        self._counts["lost"] += first - self._next_seq
-        self._window.note_lost()
+        self._counts["lost"] += missing
+        self._patience.note_lost()
         self._next_seq = first
         return self._held.pop(first)
 
@@ -176,13 +185,13 @@ class InboundAudioBuffer:
             self._counts["concealed_samples"] += missing
 
     def _note_past(self, seq: int, now_ns: int) -> None:
-        noticed_ns = self._lost.pop(seq, None)
-        if noticed_ns is None:
+        due_ns = self._lost.pop(seq, None)
+        if due_ns is None:
             self._counts["duplicated"] += 1
             return
         self._counts["late"] += 1
         self._counts["lost"] -= 1
-        self._window.note_late(now_ns - noticed_ns)
+        self._patience.note_late(now_ns - due_ns)
 
     def _note_jitter(self, timestamp: int, now_ns: int) -> None:
         """Interarrival jitter of RFC 3550, A.8, in ns."""
