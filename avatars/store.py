@@ -71,12 +71,7 @@ class AvatarStore:
 
     def entry(self, avatar_id: str) -> AvatarEntry:
         """The description of one avatar, without opening it. Raises as `open`."""
-        path = self.root / check_id(avatar_id)
-        try:
-            with folder.PacketFolder(path) as opened, opened.open(folder.INFO_FILE) as file:
-                version = folder.identity(file)
-        except FileNotFoundError:
-            raise PacketMissing(avatar_id) from None
+        version = self.version(avatar_id)
         with self._lock:
             known = self._entries.get(avatar_id)
         if known is not None and known[0] == version:
@@ -85,6 +80,14 @@ class AvatarStore:
         with self._lock:
             self._entries[avatar_id] = (version, entry)
         return entry
+
+    def version(self, avatar_id: str) -> folder.FileIdentity:
+        """Tells one making of a packet from the next. Raises PacketMissing, PacketInvalid."""
+        try:
+            with folder.PacketFolder(self.root / check_id(avatar_id)) as opened, opened.open(folder.INFO_FILE) as file:
+                return folder.identity(file)
+        except FileNotFoundError:
+            raise PacketMissing(avatar_id) from None
 
     def info(self, avatar_id: str) -> dict[str, Any]:
         """`avator_info.json`. Raises as `open`."""
