@@ -34,6 +34,13 @@ class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hangover_ms: int = 200
 
 
+class BargeInConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A visitor who speaks while the avatar speaks (source agent) makes it fall silent."""
+
+    enabled: bool = True
+    minimum_speech_ms: int = 200
+
+
 class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions: int = 8
     connect_timeout_s: float = 15.0
@@ -56,6 +63,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allowed_origins: tuple[str, ...] = ()
     ice: IceConfig = IceConfig()
     vad: VadConfig = VadConfig()
+    barge_in: BargeInConfig = BargeInConfig()
     limits: LimitsConfig = LimitsConfig()
 
     @property
@@ -99,6 +107,8 @@ def check(config: Config) -> Config:
         raise ConfigError("canvas_px", f"must be one of {', '.join(map(str, CANVAS_SIZES_PX))}")
     if not 0 <= config.vad.aggressiveness <= 3:
         raise ConfigError("vad.aggressiveness", "must be 0 to 3")
+    if not 100 <= config.barge_in.minimum_speech_ms <= 320:
+        raise ConfigError("barge_in.minimum_speech_ms", "must be 100 to 320")
     if config.ice.udp_ports is not None:
         low, high = config.ice.udp_ports
         if not 1 <= low <= high <= 65_535:

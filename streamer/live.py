@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from engines.contract import EngineSpec
 from streamer import feed
+from streamer.barge_in import BargeIn, BargeInSettings
 from streamer.budget import LatencyBudget
 from streamer.casting import Cast
 from streamer.channel import Channel, ChannelClosed, WhenFull
@@ -15,6 +16,7 @@ from streamer.clock import NS_PER_MS, NS_PER_S, Clock
 from streamer.config import Config
 from streamer.events import EventLog
 from streamer.inference import Inference
+from streamer.listening import SLOT_NS, Listener
 from streamer.media import (
     CHUNK_SAMPLES,
     FRAME_NS,
@@ -59,6 +61,7 @@ class LiveLine:
     """From sound to pictures, for as long as `start`'s tasks run."""
 
     def __init__(self, parts: SessionParts, start_ns: int, speech: SpeechLine, log: EventLog) -> None:
+        """`speech` is taken from and told what was heard; `log` gets what happens to pictures."""
         spec = parts.spec
         self._parts = parts
         self._speech = speech
@@ -73,6 +76,7 @@ class LiveLine:
         self._stages = _stages(parts, self._playout.deadline_ns)
         self._record = LatencyRecord()
         self._quality = QualityWatch()
+        self._ear = _ear(parts, self._delay_ns())
         self._quiet_frames = 0
         self._generation = 0
         self.snapshot = Snapshot(self._record, parts.peer, self._delay_ns() / NS_PER_MS, spec.lookahead_samples / 16)
@@ -94,7 +98,7 @@ class LiveLine:
         """Show a clip once, as soon as nobody speaks."""
         self._stages.composer.play(clip)
 
-    def start(self, group: asyncio.TaskGroup, first: list[SoundBlock]) -> None:
+    def start(self, group: asyncio.TaskGroup, first: list[SoundBlock], on_barge_in: Callable[[], None]) -> None:
         """Start one task a stage. `first` are blocks already taken: they begin the grid."""
         parts, clock, stages = self._parts, self._parts.clock, self._stages
         chunks: Channel[AudioChunk] = Channel("chunks", 64, WhenFull.DROP_OLDEST)
@@ -115,6 +119,9 @@ class LiveLine:
                     chunks.put_nowait(chunk)
             tasks["ingest"] = ingest.run(self._ingest, parts.peer.inbound, chunks, clock)
             tasks["fill"] = ingest.run_fill(self._ingest, chunks, clock)
+        elif self._ear is not None:
+            listener = Listener(self._ear, lambda: self._speech.audible, on_barge_in)
+            tasks["listen"] = listener.run(parts.peer.inbound, self._start_ns, clock)
         else:
             tasks["unheard"] = _discard(parts.peer.inbound)
         if parts.source is Source.AGENT:
@@ -147,6 +154,8 @@ class LiveLine:
         self._parts.peer.show(picture)
         self._feed.released = picture.index
         with_sound = picture.stamps.windowed_ns > 0
+        if self._ear is not None:
+            self._ear.play(picture.index, picture.pcm48 if with_sound else None)
         if not self._speech.released(picture.index, with_sound=with_sound):
             self.void()  # speech was lost to a stall; it is in line again
         self._log.tell_all(self._quality.note(picture.index, picture.kind))
@@ -207,6 +216,13 @@ def _stages(parts: SessionParts, deadline_ns: Callable[[int], int]) -> _Stages:
         lipsync.LipSync(cast.face, parts.inference.session(cast.canvas), deadline_ns),
         compose.Composer(cast.canvas),
     )
+
+
+def _ear(parts: SessionParts, release_ns: int) -> BargeIn | None:
+    config = parts.config.barge_in
+    if parts.source is not Source.AGENT or not config.enabled:
+        return None
+    return BargeIn(release_ns // SLOT_NS, BargeInSettings(minimum_speech_ms=config.minimum_speech_ms))
 
 
 def lookahead_chunks(spec: EngineSpec) -> int:
