@@ -1,0 +1,139 @@
+"""Flash and click through a real server: an engine that flashes with the sound shows how both keep time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from engines import catalog
+from engines.contract import FRAME_SAMPLES_16K, EngineSpec, FacePatch
+from streamer.app import Announcements, Server
+from streamer.bench.bursts import burst_microphone
+from streamer.bench.call import visit
+from streamer.bench.lipsync import find_in
+from streamer.bench.witness import RATES_HZ, Witness
+from streamer.clock import MonotonicClock
+from streamer.config import Config, check
+from streamer.media import CHUNK_SAMPLES, SOUND_HZ
+
+pytestmark = pytest.mark.loopback
+
+PATCH_PX = 64
+LOUD = 0.03
+PERIOD_CHUNKS = 53
+"""Odd, so that clicks fall on both halves of a frame; more than a second apart."""
+LEAD_CHUNKS = 50
+VOWEL = 1800
+"""First sample of the vowel in a burst: where it starts with full voice."""
+TOLERANCE_HZ = {"audio": 30, "video": 50}
+
+
+class FlashFace:
+    def __init__(self, packet):
+        self.packet = packet
+
+
+class FlashEngine:
+    """White while the frame's own sound is loud, black else: the sharpest lip-sync there is."""
+
+    spec = EngineSpec("flash", PATCH_PX, buckets=(1,), context_samples=0, lookahead_samples=840)
+
+    def attach(self, packet):
+        return FlashFace(packet)
+
+    def warm_up(self): ...
+
+    def close(self): ...
+
+    def infer(self, jobs):
+        return [FacePatch(job.index, job.generation, self._patch(job.samples[:FRAME_SAMPLES_16K])) for job in jobs]
+
+    def _patch(self, samples):
+        loud = np.sqrt(np.mean(np.square(samples))) > LOUD
+        return np.full((PATCH_PX, PATCH_PX, 3), 255 if loud else 0, np.uint8)
+
+
+class Brightness:
+    def gap(self, planes):
+        return float(planes[: planes.shape[0] * 2 // 3].mean())
+
+
+def clicks(seconds):
+    """A vowel with a sharp start every 1.06 s, on the edges of packets: the sound, and one click."""
+    click = burst_microphone(1, seed=0).burst[VOWEL:].copy()
+    starts = np.arange(LEAD_CHUNKS, int(seconds * SOUND_HZ / CHUNK_SAMPLES) - 25, PERIOD_CHUNKS) * CHUNK_SAMPLES
+    pcm48 = np.zeros(int(seconds * SOUND_HZ), np.int16)
+    for start in starts:
+        pcm48[start : start + len(click)] = click
+    return pcm48, click, len(starts)
+
+
+async def watch(avatars_dir, witness, sound):
+    """A visitor who clicks at a server whose engine flashes."""
+    server, stop = Server(check(Config(port=0, avatars=str(avatars_dir)))), asyncio.Event()
+    ready = asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
+        url = f"{await ready}api/sessions?avatar=ruby&source=mirror"
+        await visit(url, witness.plan(sound), MonotonicClock(), len(sound) / SOUND_HZ)
+        stop.set()
+
+
+def heard(sound, click):
+    """First samples of the clicks in what was received."""
+    starts = []
+    for first in range(0, len(sound) - 2 * SOUND_HZ // 2, PERIOD_CHUNKS * CHUNK_SAMPLES):
+        at, match = find_in(sound[first : first + PERIOD_CHUNKS * CHUNK_SAMPLES + len(click)], click)
+        if match > 0.7 and (not starts or first + at - starts[-1] > SOUND_HZ // 2):
+            starts.append(first + at)
+    return starts
+
+
+def rate_hz(stamps, clock_hz):
+    """Ticks a second of a stream by the quickest packet of each second: how long others lay about does not count."""
+    ticks = np.unwrap(np.array([stamp.timestamp for stamp in stamps], np.float64), period=2.0**32)
+    arrived_s = np.array([stamp.arrived_ns for stamp in stamps], np.float64) / 1e9
+    media_s, arrived_s = (ticks - ticks[0]) / clock_hz, arrived_s - arrived_s[0]
+    late_s = arrived_s - media_s
+    seconds = range(1, int(media_s[-1]) - 1)
+    quickest = [min(np.flatnonzero((media_s >= s) & (media_s < s + 1)), key=lambda i: late_s[i]) for s in seconds]
+    return clock_hz / np.polyfit(media_s[quickest], arrived_s[quickest], 1)[0]
+
+
+@pytest.fixture(
+    scope="module", params=[15, pytest.param(62, marks=[pytest.mark.long, pytest.mark.timeout(200)])], ids="{}s".format
+)
+def watched(request, avatars_dir):
+    sound, click, count = clicks(request.param)
+    with pytest.MonkeyPatch.context() as patch, Witness(Brightness()) as witness:
+        patch.setattr(catalog, "create", lambda name: FlashEngine())
+        asyncio.run(watch(avatars_dir, witness, sound))
+        readings = witness.readings()
+    return witness, readings, heard(witness.sound(), click), count
+
+
+def test_flash_and_click_come_together(watched):
+    witness, readings, clicks_heard, count = watched
+    bright = np.array([reading.gap for reading in readings])
+    white = bright > (bright.min() + bright.max()) / 2
+    flashes = [
+        reading for reading, now, before in zip(readings[1:], white[1:], white, strict=False) if now and not before
+    ]
+    flash_s = np.array([witness.shown_s(reading.pts) for reading in flashes])
+    offsets_ms = []
+    for sample in clicks_heard:
+        apart_ms = 1000 * (flash_s - witness.heard_s(sample))
+        offsets_ms.append(apart_ms[np.abs(apart_ms).argmin()])
+    print(f"{len(offsets_ms)} clicks: flash {np.min(offsets_ms):.0f} to {np.max(offsets_ms):.0f} ms after the click")
+    assert count - 1 <= len(clicks_heard) <= count
+    assert np.abs(offsets_ms).max() <= 40
+
+
+def test_both_clocks_run_true(watched):
+    witness, _, _, _ = watched
+    for kind, tolerance_hz in TOLERANCE_HZ.items():
+        found_hz = rate_hz([stamp for stamp in witness.arrivals if stamp.kind == kind], RATES_HZ[kind])
+        print(f"{kind}: {found_hz:.1f} ticks a second")
+        assert abs(found_hz - RATES_HZ[kind]) <= tolerance_hz
