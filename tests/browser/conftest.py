@@ -143,6 +143,15 @@ async def bare_browser(playwright, chromium):
     await running.close()
 
 
+@pytest_asyncio.fixture(loop_scope="session")
+async def walled_browser(playwright, chromium):
+    """Chromium behind a wall that lets no UDP through."""
+    wall = "--webrtc-ip-handling-policy=disable_non_proxied_udp"
+    running = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS, wall])
+    yield running
+    await running.close()
+
+
 @asynccontextmanager
 async def _visited(browser, url, options):
     """A page in a context of its own. At the end: nothing said, nobody else called."""

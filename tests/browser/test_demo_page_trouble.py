@@ -97,6 +97,16 @@ async def test_insecure_address_is_explained(visit, guarded):
     await expect(page.locator("#lower-title")).to_have_text("The microphone needs a secure address")
 
 
+@pytest.mark.long
+async def test_wall_that_stops_media_is_explained(walled_browser, visit):
+    page = await visit(using=walled_browser)
+    await page.locator("#start").click()
+    await page.state("connecting")
+    await expect(page.locator("#lower-title")).to_have_text("No path for picture and sound", timeout=30_000)
+    await expect(page.locator("#lower-detail")).to_contain_text("firewall")
+    await expect(page.get_by_role("button", name="Try again")).to_be_visible()
+
+
 async def test_server_that_goes_away_is_told_and_the_show_goes_on_when_it_is_back(guarded_visit, guarded, avatars_dir):
     page = await guarded_visit()
     page.expects_refusals = True
