@@ -280,14 +280,14 @@ async def test_captions_give_every_phrase_its_share_of_the_time(visit):
 
 async def test_page_can_be_shown_to_people(visit, tmp_path):
     """The picture in the README: LIVEANCHOR_SCREENSHOT names a file to keep it in."""
-    page = await visit(viewport={"width": 1440, "height": 900}, device_scale_factor=2)
+    page = await visit(viewport={"width": 1440, "height": 900})
     await page.locator("#samples button").first.click()
     await page.speaking()
     await page.snapshot("it.mic_to_lip_ms && it.uptime_s >= 6")
     kept = Path(os.environ.get("LIVEANCHOR_SCREENSHOT") or tmp_path / "page.png")
     await page.screenshot(path=kept)
     with Image.open(kept) as picture:
-        assert picture.size == (2880, 1800)
+        assert picture.size == (1440, 900)
         assert len(picture.convert("RGB").resize((96, 60)).getcolors(6000)) > 400
 
 
