@@ -35,6 +35,7 @@ from streamer.inference import Inference
 from streamer.registry import House, Registry
 from streamer.rtc import aiortc_hooks
 from streamer.rtc.settings import IceServer, IceSettings
+from streamer.rtc.threads import CodecThreads
 from streamer.telemetry.lag import LoopLag
 from streamer.telemetry.metrics import Metrics
 
@@ -59,7 +60,7 @@ class Server:
         self.config = config
         self.clock = MonotonicClock()
         self.avatar_executor = ThreadPoolExecutor(1, "avatars")
-        self.codec_executor = ThreadPoolExecutor(1, "codec")
+        self.codecs = CodecThreads()
         self.speech_executor = ThreadPoolExecutor(1, "speech")
         self.metrics = Metrics()
         self.lag = LoopLag(self.metrics.loop_lag)
@@ -76,7 +77,7 @@ class Server:
                 spec=self.engine.spec,
                 inference=self.inference,
                 metrics=self.metrics,
-                codec_executor=self.codec_executor,
+                codecs=self.codecs,
                 ice=ice_settings(config),
                 loop_lag_ms=self.lag.recent_ms,
             )
@@ -123,7 +124,7 @@ class Server:
         finally:
             await runner.cleanup()
             self.inference.close()
-            self.codec_executor.shutdown(wait=True, cancel_futures=True)
+            self.codecs.close()
             self.speech_executor.shutdown(wait=True, cancel_futures=True)
             self.avatar_executor.shutdown(wait=True, cancel_futures=True)
 

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import secrets
 from collections.abc import Callable
-from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from streamer.live import SessionParts
 from streamer.media import Source
 from streamer.rtc.peer import Peer
 from streamer.rtc.settings import IceSettings, PeerSettings
+from streamer.rtc.threads import CodecThreads
 from streamer.session import Session
 from streamer.telemetry.metrics import Metrics
 
@@ -45,7 +45,7 @@ class House:
     spec: EngineSpec
     inference: Inference
     metrics: Metrics
-    codec_executor: Executor
+    codecs: CodecThreads
     ice: IceSettings
     loop_lag_ms: Callable[[], float]
 
@@ -138,7 +138,7 @@ class Registry:
         house = self._house
         cast, hit = await house.casting.cast(offer.avatar_id, offer.canvas_px)
         settings = PeerSettings(size_px=cast.canvas.size_px, ice=house.ice, remote_is_local=offer.remote_is_local)
-        peer = Peer(settings, house.clock, house.codec_executor)
+        peer = Peer(settings, house.clock, house.codecs)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(peer.close)
             answer = await peer.answer(offer.sdp)

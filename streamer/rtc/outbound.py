@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
 from functools import partial
 
 import av
@@ -18,6 +17,7 @@ from streamer.rtc import aiortc_hooks as hooks
 from streamer.rtc.bitrate import BitrateControl, KeyframeGate, ResendBudget, Steering, nominal_bps
 from streamer.rtc.encoder import SoundEncoder, VideoCodec, VideoEncoder, picture_size_px
 from streamer.rtc.reports import MediaClock, ReportClock
+from streamer.rtc.threads import CodecThreads
 from streamer.rtc.tracks import PacketTrack
 
 PACKET_GAP_NS = FRAME_NS // 2
@@ -32,7 +32,7 @@ MAX_FAILURES = 25
 class Outbound:
     """The sending half of a peer. `show` never waits; `run` encodes for as long as the peer lives."""
 
-    def __init__(self, size_px: tuple[int, int], clock: Clock, executor: Executor) -> None:
+    def __init__(self, size_px: tuple[int, int], clock: Clock, codecs: CodecThreads) -> None:
         self.audio = PacketTrack("audio", 2 * MOST_SOUNDS, self._on_sound_left)
         self.video = PacketTrack("video", 4, self._on_left)
         self.both = True
@@ -43,7 +43,7 @@ class Outbound:
         self.steering = Steering(BitrateControl(nominal_bps(size_px)), KeyframeGate(), ResendBudget())
         self.counts = dict.fromkeys(("pictures_sent", "pictures_dropped", "keyframes"), 0)
         self._clock = clock
-        self._executor = executor
+        self._codecs = codecs
         self._media = MediaClock()
         self._encoder = VideoEncoder()
         self._size_px = size_px
@@ -95,7 +95,7 @@ class Outbound:
                 group.create_task(self._encode_pictures(), name="encode-video")
         finally:
             # Behind a picture that may still be in work: megabytes that the next peer can use at once.
-            self._executor.submit(self._encoder.reset)
+            self._codecs.pictures.submit(self._encoder.reset)
 
     def stop(self) -> None:
         """No more pictures; the tracks end."""
@@ -113,7 +113,7 @@ class Outbound:
                 picture = await self._sounds.get()
             except ChannelClosed:
                 return
-            first, second = await loop.run_in_executor(self._executor, encoder.encode, picture.pcm48, picture.index)
+            first, second = await loop.run_in_executor(self._codecs.sound, encoder.encode, picture.pcm48, picture.index)
             self.audio.packets.put_nowait(first)
             if len(self._sounds) == 0:
                 # In step: half a frame apart, for a receiver takes a burst of two for jitter and waits longer.
@@ -151,7 +151,7 @@ class Outbound:
             self.steering.bitrate.target_bps,
             keyframe=self.steering.keyframes.due(self._clock.now_ns()),
         )
-        encoded = await asyncio.get_running_loop().run_in_executor(self._executor, job)
+        encoded = await asyncio.get_running_loop().run_in_executor(self._codecs.pictures, job)
         picture.stamps.encoded_ns = now_ns = self._clock.now_ns()
         if encoded.keyframe:
             self.steering.keyframes.note_keyframe(now_ns)

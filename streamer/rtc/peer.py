@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
 
 from aiortc import RTCPeerConnection
 from aiortc.sdp import candidate_from_sdp
@@ -23,22 +22,20 @@ from streamer.rtc.offer import MAX_CANDIDATES, Offer, read_offer
 from streamer.rtc.outbound import Outbound
 from streamer.rtc.settings import PeerSettings, PeerStats
 from streamer.rtc.sound_in import SoundIn
+from streamer.rtc.threads import CodecThreads
 
 logger = logging.getLogger(__name__)
 
 
 class Peer:
-    """Use: `answer` once, then `run` until it returns; `close` always. All calls on one event loop.
+    """Use: `answer` once, then `run` until it returns; `close` always. All calls on one event loop."""
 
-    `codec_executor` is a single thread that encodes and decodes; it is shared by all peers and outlives them.
-    """
-
-    def __init__(self, settings: PeerSettings, clock: Clock, codec_executor: Executor) -> None:
+    def __init__(self, settings: PeerSettings, clock: Clock, codecs: CodecThreads) -> None:
         self._settings = settings
         self._clock = clock
         self._link = Link(clock)
-        self._outbound = Outbound(settings.size_px, clock, codec_executor)
-        self._sound_in = SoundIn(clock, codec_executor, self._on_abuse)
+        self._outbound = Outbound(settings.size_px, clock, codecs)
+        self._sound_in = SoundIn(clock, codecs.sound, self._on_abuse)
         self._data = DataChannels(self._link.note_alive, self._on_abuse)
         self._connection: RTCPeerConnection | None = None
         self._lines = negotiation.Lines(None, None)

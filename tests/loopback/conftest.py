@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from streamer.clock import MonotonicClock
 from streamer.media import SOUND_HZ, SoundBlock
 from streamer.rtc.peer import Peer
 from streamer.rtc.settings import PeerSettings
+from streamer.rtc.threads import CodecThreads
 from streamer.soak import echo
 from streamer.soak.client import SeenPicture, Visit, Visitor
 
@@ -70,9 +70,9 @@ async def open_call(
         return callback
 
     visit = replace(visit, on_picture=notice(pictures, visit.on_picture), on_sound=notice(blocks, visit.on_sound))
-    executor = ThreadPoolExecutor(1, "codec")
+    codecs = CodecThreads()
     visitor = Visitor(visit, MonotonicClock())
-    peer = Peer(settings, clock or MonotonicClock(), executor)
+    peer = Peer(settings, clock or MonotonicClock(), codecs)
     try:
         await visitor.connect(peer.answer)
         async with asyncio.TaskGroup() as group:
@@ -85,7 +85,7 @@ async def open_call(
     finally:
         await peer.close()
         await visitor.close()
-        executor.shutdown()
+        codecs.close()
 
 
 def possessions() -> tuple[set[str], int]:
@@ -94,8 +94,8 @@ def possessions() -> tuple[set[str], int]:
 
 
 @pytest.fixture
-def executor():
-    with ThreadPoolExecutor(1, "codec") as made:
+def codecs():
+    with CodecThreads() as made:
         yield made
 
 

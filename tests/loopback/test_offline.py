@@ -15,19 +15,19 @@ ALONE = ["unshare", "--user", "--map-root-user", "--net"]
 
 CALL = """
 import asyncio, subprocess
-from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from streamer.clock import MonotonicClock
 from streamer.rtc.peer import Peer
 from streamer.rtc.settings import PeerSettings
+from streamer.rtc.threads import CodecThreads
 from streamer.soak import echo
 from streamer.soak.client import Visit, Visitor
 
 SIZE = (256, 256)
 
 async def main():
-    executor, clock, enough = ThreadPoolExecutor(1), MonotonicClock(), asyncio.Event()
-    peer = Peer(PeerSettings(size_px=SIZE, remote_is_local=True), clock, executor)
+    codecs, clock, enough = CodecThreads(), MonotonicClock(), asyncio.Event()
+    peer = Peer(PeerSettings(size_px=SIZE, remote_is_local=True), clock, codecs)
     visitor = Visitor(Visit(microphone=np.full(48_000, 900, np.int16), on_picture=lambda p: enough.set()), clock)
     answer = await visitor.connect(peer.answer)
     hosts = {line.split()[4] for line in answer.splitlines() if line.startswith("a=candidate:")}
@@ -41,7 +41,7 @@ async def main():
             task.cancel()
     await peer.close()
     await visitor.close()
-    executor.shutdown()
+    codecs.close()
     print("seen")
 
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

@@ -66,9 +66,9 @@ async def test_peer_that_dies_without_a_word_is_gone_after_eight_seconds(call):
         assert running.peer.ended == "silent"
 
 
-async def test_nobody_connecting_is_an_error_after_the_timeout(executor):
+async def test_nobody_connecting_is_an_error_after_the_timeout(codecs):
     visitor = Visitor(Visit(), MonotonicClock())
-    peer = Peer(SETTINGS, MonotonicClock(), executor)
+    peer = Peer(SETTINGS, MonotonicClock(), codecs)
 
     async def lost(offer: str) -> str:
         await peer.answer(offer)
@@ -85,9 +85,9 @@ async def test_nobody_connecting_is_an_error_after_the_timeout(executor):
     await visitor.close()
 
 
-async def test_wrong_fingerprint_fails_the_connection(executor):
+async def test_wrong_fingerprint_fails_the_connection(codecs):
     visitor = Visitor(Visit(), MonotonicClock())
-    peer = Peer(SETTINGS, MonotonicClock(), executor)
+    peer = Peer(SETTINGS, MonotonicClock(), codecs)
 
     async def forged(offer: str) -> str:
         rows = offer.split("\r\n")
@@ -105,12 +105,12 @@ async def test_wrong_fingerprint_fails_the_connection(executor):
     await visitor.close()
 
 
-async def test_close_is_idempotent_and_may_come_at_any_time(executor):
-    peer = Peer(SETTINGS, MonotonicClock(), executor)
+async def test_close_is_idempotent_and_may_come_at_any_time(codecs):
+    peer = Peer(SETTINGS, MonotonicClock(), codecs)
     await peer.close()
     await peer.close()
     visitor = Visitor(Visit(), MonotonicClock())
-    peer = Peer(SETTINGS, MonotonicClock(), executor)
+    peer = Peer(SETTINGS, MonotonicClock(), codecs)
     await visitor.connect(peer.answer)
     await asyncio.gather(peer.close(), peer.close())
     await peer.run()

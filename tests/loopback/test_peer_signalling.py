@@ -29,8 +29,8 @@ def settings(**changes) -> PeerSettings:
     return PeerSettings(**{"size_px": (512, 512), "remote_is_local": True, **changes})
 
 
-async def answered(executor, offer: str, **changes) -> SessionDescription:
-    peer = Peer(settings(**changes), MonotonicClock(), executor)
+async def answered(codecs, offer: str, **changes) -> SessionDescription:
+    peer = Peer(settings(**changes), MonotonicClock(), codecs)
     try:
         return SessionDescription.parse(await peer.answer(offer))
     finally:
@@ -69,8 +69,8 @@ def _split(offer: str) -> tuple[list[str], list[str], list[str]]:
 
 
 @pytest.mark.parametrize("browser", BROWSERS)
-async def test_browser_is_sent_what_it_wants_and_asked_for_its_microphone_only(executor, browser):
-    answer = await answered(executor, OFFERS[browser])
+async def test_browser_is_sent_what_it_wants_and_asked_for_its_microphone_only(codecs, browser):
+    answer = await answered(codecs, OFFERS[browser])
     assert [media.kind for media in answer.media] == ["audio", "video", "application"]
     assert line(answer, "audio").direction == "sendrecv"
     assert line(answer, "video").direction == "sendonly"
@@ -94,8 +94,8 @@ async def test_browser_is_sent_what_it_wants_and_asked_for_its_microphone_only(e
         (("VP9", "VP8"), (), "VP8"),
     ],
 )
-async def test_video_codec_honours_the_offer_and_then_the_house(executor, browser, offered, prefer, sent):
-    peer = Peer(settings(prefer=prefer), MonotonicClock(), executor)
+async def test_video_codec_honours_the_offer_and_then_the_house(codecs, browser, offered, prefer, sent):
+    peer = Peer(settings(prefer=prefer), MonotonicClock(), codecs)
     answer = SessionDescription.parse(await peer.answer(only(OFFERS[browser], *offered)))
     first = line(answer, "video").rtp.codecs[0]
     assert first.name == peer.stats.video_codec == sent
@@ -105,71 +105,71 @@ async def test_video_codec_honours_the_offer_and_then_the_house(executor, browse
     await peer.close()
 
 
-async def test_picture_too_large_for_h264_goes_out_as_vp8(executor):
+async def test_picture_too_large_for_h264_goes_out_as_vp8(codecs):
     offer = only(OFFERS["chromium"], "H264", "VP8")
-    assert line(await answered(executor, offer, size_px=(1920, 1080)), "video").rtp.codecs[0].name == "VP8"
+    assert line(await answered(codecs, offer, size_px=(1920, 1080)), "video").rtp.codecs[0].name == "VP8"
     with pytest.raises(SignalingError) as refused:
-        await answered(executor, only(offer, "H264"), size_px=(1920, 1080))
+        await answered(codecs, only(offer, "H264"), size_px=(1920, 1080))
     assert refused.value.status == 406
 
 
 @pytest.mark.parametrize(
     ("offered", "expected"), [("sendrecv", "sendonly"), ("sendonly", "inactive"), ("inactive", "inactive")]
 )
-async def test_camera_of_a_visitor_is_declined(executor, offered, expected):
+async def test_camera_of_a_visitor_is_declined(codecs, offered, expected):
     offer = OFFERS["chromium"].replace("a=recvonly", f"a={offered}")
-    assert line(await answered(executor, offer), "video").direction == expected
+    assert line(await answered(codecs, offer), "video").direction == expected
 
 
-async def test_second_line_of_a_kind_is_declined(executor):
+async def test_second_line_of_a_kind_is_declined(codecs):
     head, video, rest = _split(OFFERS["chromium"])
     again = [row.replace("a=mid:1", "a=mid:9") for row in video]
     offer = "\r\n".join([*head, *video, *again, *rest]).replace("BUNDLE 0 1 2", "BUNDLE 0 1 9 2")
-    answer = await answered(executor, offer)
+    answer = await answered(codecs, offer)
     assert [media.direction for media in answer.media[:3]] == ["sendrecv", "sendonly", "inactive"]
 
 
-async def test_no_codec_in_common_is_406(executor):
+async def test_no_codec_in_common_is_406(codecs):
     with pytest.raises(SignalingError) as refused:
-        await answered(executor, only(OFFERS["chromium"], "VP9", "AV1"))
+        await answered(codecs, only(OFFERS["chromium"], "VP9", "AV1"))
     assert refused.value.status == 406
 
 
-async def test_remote_peer_is_not_offered_loopback(executor):
+async def test_remote_peer_is_not_offered_loopback(codecs):
     def hosts(answer):
         return {candidate.ip for candidate in answer.media[0].ice_candidates}
 
-    assert "127.0.0.1" in hosts(await answered(executor, OFFERS["chromium"]))
+    assert "127.0.0.1" in hosts(await answered(codecs, OFFERS["chromium"]))
     assert "127.0.0.1" not in hosts(
-        await answered(executor, OFFERS["chromium"], remote_is_local=False, ice=IceSettings(announce=("203.0.113.7",)))
+        await answered(codecs, OFFERS["chromium"], remote_is_local=False, ice=IceSettings(announce=("203.0.113.7",)))
     )
 
 
-async def test_announced_address_and_port_range_are_what_the_answer_says(executor):
+async def test_announced_address_and_port_range_are_what_the_answer_says(codecs):
     ice = IceSettings(announce=("203.0.113.7",), udp_ports=(46000, 46020))
-    answer = await answered(executor, OFFERS["chromium"], remote_is_local=False, ice=ice)
+    answer = await answered(codecs, OFFERS["chromium"], remote_is_local=False, ice=ice)
     (candidate,) = answer.media[0].ice_candidates
     assert candidate.ip == "203.0.113.7"
     assert 46000 <= candidate.port <= 46020
 
 
-async def test_full_port_range_is_503_and_leaves_nothing_open(executor):
+async def test_full_port_range_is_503_and_leaves_nothing_open(codecs):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("0.0.0.0", 0))
         port = taken.getsockname()[1]
         ice = IceSettings(announce=("203.0.113.7",), udp_ports=(port, port))
         with pytest.raises(SignalingError) as refused:
-            await answered(executor, OFFERS["chromium"], remote_is_local=False, ice=ice)
+            await answered(codecs, OFFERS["chromium"], remote_is_local=False, ice=ice)
         assert refused.value.status == 503
 
 
-async def test_dead_stun_and_turn_servers_do_not_hold_up_the_answer(executor):
+async def test_dead_stun_and_turn_servers_do_not_hold_up_the_answer(codecs):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
         servers = (IceServer(f"stun:127.0.0.1:{port}"), IceServer(f"turn:127.0.0.1:{port}?transport=udp", "u", "p"))
         async with asyncio.timeout(2.5):  # aioice alone would take 5 s
-            answer = await answered(executor, OFFERS["chromium"], ice=IceSettings(ice_servers=servers))
+            answer = await answered(codecs, OFFERS["chromium"], ice=IceSettings(ice_servers=servers))
     assert {candidate.type for candidate in answer.media[0].ice_candidates} == {"host"}
 
 
@@ -186,12 +186,12 @@ class StunServer(asyncio.DatagramProtocol):
         self.transport.sendto(bytes(answer), addr)
 
 
-async def test_stun_server_that_answers_adds_the_outside_address(executor):
+async def test_stun_server_that_answers_adds_the_outside_address(codecs):
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(StunServer, local_addr=("127.0.0.1", 0))
     server = IceServer(f"stun:127.0.0.1:{transport.get_extra_info('sockname')[1]}")
     ice = IceSettings(ice_servers=(server,), announce=("203.0.113.7",), gather_cap_ms=5000)
-    answer = await answered(executor, OFFERS["chromium"], remote_is_local=False, ice=ice)
+    answer = await answered(codecs, OFFERS["chromium"], remote_is_local=False, ice=ice)
     assert {(c.type, c.ip) for c in answer.media[0].ice_candidates} == {
         ("host", "203.0.113.7"),
         ("srflx", "198.51.100.9"),
@@ -199,16 +199,16 @@ async def test_stun_server_that_answers_adds_the_outside_address(executor):
     transport.close()
 
 
-async def test_second_offer_to_a_peer_is_refused(executor):
-    peer = Peer(settings(), MonotonicClock(), executor)
+async def test_second_offer_to_a_peer_is_refused(codecs):
+    peer = Peer(settings(), MonotonicClock(), codecs)
     await peer.answer(OFFERS["chromium"])
     with pytest.raises(SignalingError) as refused:
         await peer.answer(OFFERS["chromium"])
     assert refused.value.status == 409
 
 
-async def test_names_that_nobody_can_resolve_are_not_waited_for(executor):
-    peer = Peer(settings(), MonotonicClock(), executor)
+async def test_names_that_nobody_can_resolve_are_not_waited_for(codecs):
+    peer = Peer(settings(), MonotonicClock(), codecs)
     async with asyncio.timeout(0.9):  # one unresolved name alone would take 1 s
         await peer.answer(OFFERS["chromium"])
         await peer.add_candidates("a=candidate:1 1 udp 1 0f3a.local 5000 typ host\r\n")
@@ -217,8 +217,8 @@ async def test_names_that_nobody_can_resolve_are_not_waited_for(executor):
     await peer.close()
 
 
-async def test_trickled_candidates_reach_ice_in_every_dialect(executor):
-    peer = Peer(settings(remote_is_local=False), MonotonicClock(), executor)
+async def test_trickled_candidates_reach_ice_in_every_dialect(codecs):
+    peer = Peer(settings(remote_is_local=False), MonotonicClock(), codecs)
     await peer.answer(OFFERS["chromium"])
     await peer.add_candidates(
         "a=ice-ufrag:" + peer._offer.ufrag + "\r\nm=audio 9 RTP/AVP 0\r\na=mid:0\r\n"
@@ -232,8 +232,8 @@ async def test_trickled_candidates_reach_ice_in_every_dialect(executor):
     await peer.close()
 
 
-async def test_trickle_is_bounded_and_refused_without_a_session(executor):
-    peer = Peer(settings(), MonotonicClock(), executor)
+async def test_trickle_is_bounded_and_refused_without_a_session(codecs):
+    peer = Peer(settings(), MonotonicClock(), codecs)
     with pytest.raises(SignalingError) as refused:
         await peer.add_candidates("")
     assert refused.value.status == 409
@@ -250,11 +250,11 @@ async def test_trickle_is_bounded_and_refused_without_a_session(executor):
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_mutilated_offers_give_answers_or_refusals_and_leave_nothing(executor, holdings, seed):
+async def test_mutilated_offers_give_answers_or_refusals_and_leave_nothing(codecs, holdings, seed):
     dice = random.Random(seed)
     before, alive = holdings(), len(asyncio.all_tasks())
     for _ in range(40):
-        peer = Peer(settings(remote_is_local=dice.random() < 0.5), MonotonicClock(), executor)
+        peer = Peer(settings(remote_is_local=dice.random() < 0.5), MonotonicClock(), codecs)
         try:
             await peer.answer(mutilated(dice, OFFERS[dice.choice(BROWSERS)]))
         except SignalingError as refused:

@@ -13,6 +13,7 @@ from streamer.clock import NS_PER_MS, ManualClock
 from streamer.media import FRAME_NS, FRAME_SAMPLES, Picture, PictureKind, Stamps
 from streamer.rtc.encoder import VideoCodec
 from streamer.rtc.outbound import Outbound
+from streamer.rtc.threads import CodecThreads
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +40,7 @@ class Line:
 
     def __init__(self, *, both: bool = True) -> None:
         self.clock = ManualClock(1_000 * NS_PER_MS)
-        self.out = Outbound(SIZE, self.clock, AtOnce())
+        self.out = Outbound(SIZE, self.clock, CodecThreads(AtOnce(), AtOnce()))
         self.out.codec = VideoCodec("VP8")
         self.out.both = both
         self.audio: list[tuple[int, float]] = []
