@@ -64,7 +64,8 @@ class DenseMotion(nn.Module):
         hourglass_in = torch.cat([heatmap, deformed], 2).view(batch, -1, depth, height, width)
         hourglass_out = self.hourglass(hourglass_in)
         mask = functional.softmax(self.mask(hourglass_out), 1)
-        deformation = (sparse * mask.unsqueeze(-1)).sum(1)
+        candidates = sparse.permute(0, 1, 5, 2, 3, 4)  # (B, K, 3, D, H, W)
+        deformation = (candidates * mask.unsqueeze(2)).sum(1).permute(0, 2, 3, 4, 1)
         occlusion = torch.sigmoid(self.occlusion(hourglass_out.view(batch, -1, height, width)))
         return {
             "compressed": compressed, "sparse_motion": sparse, "deformed": deformed, "heatmap": heatmap,
@@ -88,8 +89,7 @@ def identity_grid(depth: int, height: int, width: int, like: Tensor) -> Tensor:
 def sparse_motion(kp_driving: Tensor, kp_source: Tensor, depth: int, height: int, width: int) -> Tensor:
     """(B, 1 + num_kp, D, H, W, 3) f32: where each flow samples from; flow 0 stays where it is."""
     identity = identity_grid(depth, height, width, kp_driving)
-    shift = (kp_source - kp_driving)[:, :, None, None, None]
-    moved = identity + shift
+    moved = identity - _spread(kp_driving) + _spread(kp_source)
     return torch.cat([identity.expand(moved.shape[0], 1, -1, -1, -1, -1), moved], 1)
 
 
@@ -98,8 +98,13 @@ def keypoint_heatmap(kp_driving: Tensor, kp_source: Tensor, depth: int, height: 
     grid = identity_grid(depth, height, width, kp_driving)
 
     def bumps(points: Tensor) -> Tensor:
-        offset = grid - points[:, :, None, None, None]
+        offset = grid - _spread(points)
         return torch.exp(-0.5 * offset.square().sum(-1) / _KEYPOINT_VARIANCE)
 
     difference = bumps(kp_driving) - bumps(kp_source)
     return torch.cat([torch.zeros_like(difference[:, :1]), difference], 1).unsqueeze(2)
+
+
+def _spread(points: Tensor) -> Tensor:
+    """(B, num_kp, 3) → (B, num_kp, 1, 1, 1, 3), to meet a grid."""
+    return points.view(points.shape[0], points.shape[1], 1, 1, 1, 3)

@@ -48,7 +48,8 @@ def seed(stage: str, network: _Network) -> _Network:
         for name in entries:
             if name.endswith("weight_u"):
                 _converge(entries, name.removesuffix("weight_u"))
-    return network.eval()
+    network.eval()
+    return network
 
 
 def _drawn(name: str, entry: Tensor) -> Tensor | None:
