@@ -141,9 +141,8 @@ def verify(
     same_interface(original, changed)
     shown = [name for name in (samples(original) if stages is None else stages) if changed.shape(name) is not None]
     given = list(reference.inputs) if reference else drawn_inputs(original, seed, 2)
-    a, b, plain = Runner(original, shown), Runner(changed, shown), Runner(original, shown, optimised=False)
-    first, second = [a(inputs) for inputs in given], [b(inputs) for inputs in given]
-    truth = [plain(nudged(inputs, seed)) for inputs in given]
+    first, second = _ran(original, shown, given), _ran(changed, shown, given)
+    truth = _ran(original, shown, [nudged(inputs, seed) for inputs in given], optimised=False)
     source = "the original, inputs one rounding away"
     if reference:
         truth = [noisy | known for noisy, known in zip(truth, reference.outputs, strict=True)]
@@ -157,6 +156,12 @@ def verify(
         ratio = change.max / least if least > 0 else (0.0 if change.max == 0 else float("inf"))
         rows.append(Row(name, name in original.outputs(), largest, change, floor, ratio))
     return Verification(tuple(rows), source, within)
+
+
+def _ran(graph: Graph, shown: Sequence[str], given: Sequence[Arrays], *, optimised: bool = True) -> list[Arrays]:
+    """One session at a time: a renderer's holds gigabytes."""
+    run = Runner(graph, shown, optimised=optimised)
+    return [run(inputs) for inputs in given]
 
 
 def nudged(inputs: Arrays, seed: int) -> Arrays:
@@ -182,7 +187,8 @@ def difference(left: Sequence[npt.NDArray[Any]], right: Sequence[npt.NDArray[Any
     parts = []
     for a, b in zip(left, right, strict=True):
         a64, b64 = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
-        apart = np.abs(a64 - b64)
+        with np.errstate(invalid="ignore"):  # inf - inf: settled two lines below
+            apart = np.abs(a64 - b64)
         apart[np.isnan(apart)] = np.inf
         apart[np.isnan(a64) & np.isnan(b64) | (a64 == b64)] = 0.0
         parts.append(apart)
