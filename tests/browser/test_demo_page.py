@@ -209,8 +209,12 @@ async def test_another_face_takes_the_stage_while_live(visit, server):
     await page.live()
     await page.speaking()
     before = await page.evaluate("window.liveanchor.session.id")
+    await page.evaluate(
+        """() => { window.again = new Promise((resolve) => window.liveanchor.client.addEventListener(
+            "state", ({ detail }) => detail.state === "live" && resolve())); }"""
+    )
     await page.get_by_label(avatars[1]["title"], exact=True).check()
-    await expect(page.locator("#frame")).to_have_attribute("data-state", "connecting")
+    await page.evaluate("window.again")
     await page.live()
     session = await page.evaluate("window.liveanchor.session")
     assert session["avatar"] == avatars[1]["id"]

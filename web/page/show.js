@@ -23,7 +23,7 @@ export class Show extends EventTarget {
   #run = 0;
   /** What to say as soon as the connection stands. @type {Line | null} */
   #next = null;
-  /** What is being said. @type {Line | null} */
+  /** What is being said, or about to be. @type {Line | null} */
   #line = null;
 
   /**
@@ -108,6 +108,7 @@ export class Show extends EventTarget {
       return;
     }
     const run = this.#run;
+    this.#line = line;
     try {
       const speech = await line.load();
       if (run !== this.#run) return;
