@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -54,13 +53,10 @@ class _Spot:
 
     rect: Box
     """Canvas pixels, edges even."""
-    luma_mask: U8
-    chroma_mask: U8
-    kept_luma: U8
-    """What the mask leaves of the anchor's luma."""
-    kept_u: U16
-    """What the mask leaves of the anchor's colours, times 255."""
-    kept_v: U16
+    masks: tuple[U8, U8, U8]
+    """For Y, U and V; the last two are one."""
+    kept: tuple[U16, U16, U16]
+    """What the masks leave of the anchor's planes, times 255."""
     face_box: FloatBox
     """The packet's face box in canvas pixels."""
 
@@ -109,11 +105,10 @@ class Canvas:
         planes = anchor.copy() if self._sheets is None else self._sheets.take(tuple(lid[0] for lid in lids))
         target = split_planes(planes)
         front = rgb_to_planes(stretch(pixels, self._stretch(index, spot, pixels.shape[0])))
-        luma, u, v = parts_of(spot.rect)
-        # Two rounded products: within a level of the exact sum, in a third of its time. Colours have no level to spare.
-        target.y[luma] = cv2.add(cv2.multiply(front.y, spot.luma_mask, scale=1 / 255), spot.kept_luma)
-        target.u[u] = _exact_sum(front.u, spot.chroma_mask, spot.kept_u)
-        target.v[v] = _exact_sum(front.v, spot.chroma_mask, spot.kept_v)
+        for plane, part, source, mask, kept in zip(
+            target, parts_of(spot.rect), front, spot.masks, spot.kept, strict=True
+        ):
+            plane[part] = _sum(source, mask, kept)
         for rect, lid, masks in lids:
             for plane, part, source, mask in zip(target, parts_of(rect), lid, masks, strict=True):
                 plane[part] = lerp_u8(source, plane[part], mask)
@@ -154,13 +149,15 @@ class Canvas:
         rect, luma = landing
         chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
         anchor = split_planes(self.anchor(self._order.index(key)))
-        y, u, v = (plane[part] for plane, part in zip(anchor, parts_of(rect), strict=True))
-        kept_luma = np.asarray(cv2.multiply(y, cv2.bitwise_not(luma), scale=1 / 255), dtype=np.uint8)
-        kept_u, kept_v = (np.multiply(plane, 255 - chroma, dtype=np.uint16) for plane in (u, v))
+        masks = (luma, chroma, chroma)
+        y, u, v = (
+            np.multiply(plane[part], 255 - mask, dtype=np.uint16)
+            for plane, part, mask in zip(anchor, parts_of(rect), masks, strict=True)
+        )
         width, height = even_size(*self._packet.size_px)
         sx, sy = self.size_px[0] / width, self.size_px[1] / height
         x1, y1, x2, y2 = self._packet.coords[key]
-        return _Spot(rect, luma, chroma, kept_luma, kept_u, kept_v, (x1 * sx, y1 * sy, x2 * sx, y2 * sy))
+        return _Spot(rect, masks, (y, u, v), (x1 * sx, y1 * sy, x2 * sx, y2 * sy))
 
     def _lid(self, overlay: Overlay, spot: _Spot, patch_px: int) -> tuple[Box, Planes, Planes] | None:
         """Rectangle, planes and masks of an overlay on the canvas."""
@@ -179,28 +176,29 @@ class Canvas:
 
 
 class _Kept(Generic[T]):
-    """What was made lately, by frame."""
+    """What was made lately, by frame; the oldest makes room: frames come round in turn, none oftener than another."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._items: OrderedDict[Hashable, T] = OrderedDict()
+        self._items: dict[Hashable, T] = {}
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        with self._lock:
-            if key in self._items:
-                self._items.move_to_end(key)
-                return self._items[key]
+        if key in (items := self._items):
+            try:
+                return items[key]
+            except KeyError:
+                pass  # another thread has just made room
         # Two threads may make the same; that is cheaper than one waiting for the other's every frame.
         item = make()
         with self._lock:
-            self._items[key] = item
-            while len(self._items) > self._limit:
-                self._items.popitem(last=False)
+            items[key] = item
+            while len(items) > self._limit:
+                del items[next(iter(items))]
         return item
 
 
-def _exact_sum(front: U8, mask: U8, kept: U16) -> U8:
+def _sum(front: U8, mask: U8, kept: U16) -> U8:
     """(front * mask + kept) / 255, rounded once."""
     total = cv2.add(np.asarray(cv2.multiply(front, mask, dtype=cv2.CV_16U)), kept)
     return np.asarray(cv2.convertScaleAbs(total, alpha=1 / 255), dtype=np.uint8)

@@ -14,7 +14,6 @@ from avatars.errors import PacketInvalid
 
 Call = Callable[..., Any]
 _MAX_STEPS = 8_000_000
-_MARK = object()
 
 
 class Named:
@@ -64,14 +63,16 @@ class _Machine:
         self.names = names
         self.persistent = persistent
         self.stack: list[Any] = []
+        self.marks: list[int] = []
+        """Heights of the stack at which lists and tuples begin."""
         self.memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        data, stack, memo = self.data, self.stack, self.memo
+        data, stack, marks, memo = self.data, self.stack, self.marks, self.memo
         for _ in range(_MAX_STEPS):
             opcode = data[self.at]
             self.at += 1
-            # Long lists of numbers are made of the first five.
+            # Long lists of numbers are made of these; all else is rare.
             if opcode == 0x4B:  # BININT1
                 stack.append(data[self.at])
                 self.at += 1
@@ -79,7 +80,10 @@ class _Machine:
                 stack.append(data[self.at] | data[self.at + 1] << 8)
                 self.at += 2
             elif opcode == 0x28:  # MARK
-                stack.append(_MARK)
+                marks.append(len(stack))
+            elif opcode == 0x74:  # TUPLE
+                start = marks.pop()
+                stack[start:] = [tuple(stack[start:])]
             elif opcode == 0x71:  # BINPUT
                 memo[data[self.at]] = stack[-1]
                 self.at += 1
@@ -111,12 +115,10 @@ class _Machine:
         return text
 
     def until_mark(self) -> list[Any]:
-        for back in range(1, len(self.stack) + 1):
-            if self.stack[-back] is _MARK:
-                items = self.stack[len(self.stack) - back + 1 :]
-                del self.stack[len(self.stack) - back :]
-                return items
-        raise ValueError("a mark is missing")
+        start = self.marks.pop()
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
 
     def push_name(self, name: str) -> None:
         call = self.names.get(name)
@@ -222,7 +224,6 @@ _ACTIONS: dict[int, Callable[[_Machine], None]] = {
     ord("a"): lambda m: m.extend([m.stack.pop()]),
     ord("e"): lambda m: m.extend(m.until_mark()),
     ord(")"): _push(lambda m: ()),
-    ord("t"): _push(lambda m: tuple(m.until_mark())),
     0x85: _tuple_of(1),
     0x86: _tuple_of(2),
     0x87: _tuple_of(3),

@@ -37,6 +37,7 @@ MAX_CYCLE_FRAMES = 4000
 MAX_SIDE_PX = 8192
 _MAX_PICKLE_BYTES = 8 << 20
 _MAX_INFO_BYTES = 4 << 20
+_FAR_PX = 1 << 20
 _FOUR_CHANNELS = (
     "8 channels: 0..3 the masked latent, 4..7 the reference. With 4 the network has no reference for identity and skin "
     "and paints a flat beige patch; encode again with both halves"
@@ -205,9 +206,9 @@ def _rows(files: Files, name: str, count: int, width: int, names: Names) -> Rows
         found = f"{len(rows)} rows" if isinstance(rows, list) else type(rows).__name__
         raise PacketInvalid(name, f"a list of {count} rows, one for each frame", found)
     for i, row in enumerate(rows):
-        if not isinstance(row, list | tuple) or len(row) != width or any(type(v) is not int for v in row):
+        if type(row) not in (list, tuple) or len(row) != width or set(map(type, row)) != {int}:
             raise PacketInvalid(f"{name}[{i}]", f"{width} whole numbers", type(row).__name__)
-        if any(abs(v) > 1 << 20 for v in row):
+        if max(row) > _FAR_PX or min(row) < -_FAR_PX:
             raise PacketInvalid(f"{name}[{i}]", "pixels", "a number far outside any picture")
     return [tuple(row) for row in rows]
 

@@ -85,15 +85,15 @@ def stretch(pixels: U8, plan: Stretch) -> U8:
 def _span(low: int, high: int, box: tuple[float, float], patch_px: int) -> Span | None:
     """The best pair of ends, outwards and inside the patch, that fall on whole pixels of it."""
     scale = patch_px / (box[1] - box[0])
+    start = _best(np.arange(low, min(low, math.floor(box[0])) - 1, -1), box[0], scale, patch_px)
+    end = _best(np.arange(high, max(high, math.ceil(box[1])) + 1), box[0], scale, patch_px)
+    return None if start is None or end is None else Span(start[0], end[0], start[1], end[1])
 
-    def error(edge: int) -> float:
-        at = (edge - box[0]) * scale
-        return abs(at - round(at)) if 0 <= round(at) <= patch_px else 1.0
 
-    start = min(
-        range(low, math.floor(box[0]) - 1, -1), key=lambda e: error(e) + _COST_OF_A_PIXEL * (low - e), default=low
-    )
-    end = min(range(high, math.ceil(box[1]) + 1), key=lambda e: error(e) + _COST_OF_A_PIXEL * (e - high), default=high)
-    if max(error(start), error(end)) > _TOLERATED_PX:
-        return None
-    return Span(start, end, round((start - box[0]) * scale), round((end - box[0]) * scale))
+def _best(edges: npt.NDArray[np.int64], origin: float, scale: float, patch_px: int) -> tuple[int, int] | None:
+    """The frame pixel among `edges`, nearest first, that falls best on a patch pixel; and that pixel."""
+    at = (edges - origin) * scale
+    whole = np.rint(at)
+    error = np.where((whole >= 0) & (whole <= patch_px), np.abs(at - whole), 1.0)
+    best = int(np.argmin(error + _COST_OF_A_PIXEL * np.arange(len(edges))))
+    return None if error[best] > _TOLERATED_PX else (int(edges[best]), int(whole[best]))

@@ -241,30 +241,44 @@ def _whole_numbers(value: object) -> tuple[int, ...] | None:
 
 
 def _pickle(root: Tensor | list[Tensor], storages: list[tuple[np.dtype[Any], int]]) -> bytes:
-    """Protocol 2, the opcodes torch.save uses. As there, a tensor that is listed again is fetched from the memo."""
+    """Protocol 2, the opcodes torch.save uses. As there, what comes again is fetched from the memo."""
+    pickler = _Pickler(storages)
     if isinstance(root, Tensor):
-        return b"\x80\x02" + _pickle_tensor(root, storages) + b"."
-    numbers: dict[Tensor, int] = {}
-    items = []
-    for tensor in root:
-        if tensor in numbers:
-            items.append(b"j" + struct.pack("<I", numbers[tensor]))
-        else:
-            numbers[tensor] = len(numbers)
-            items.append(_pickle_tensor(tensor, storages) + b"r" + struct.pack("<I", numbers[tensor]))
-    return b"\x80\x02](" + b"".join(items) + b"e."
+        return b"\x80\x02" + pickler.tensor(root) + b"."
+    return b"\x80\x02](" + b"".join(pickler.tensor(tensor) for tensor in root) + b"e."
 
 
-def _pickle_tensor(tensor: Tensor, storages: list[tuple[np.dtype[Any], int]]) -> bytes:
-    dtype, count = storages[tensor.storage]
-    storage = (
-        b"(" + _text("storage") + b"ctorch\n" + _STORAGES[dtype].encode() + b"\n"
-        + _text(str(tensor.storage)) + _text("cpu") + _integer(count) + b"tQ"
-    )  # fmt: skip
-    return (
-        b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + _integer(tensor.offset)
-        + _integers(tensor.shape) + _integers(tensor.strides) + b"\x89ccollections\nOrderedDict\n)RtR"
-    )  # fmt: skip
+class _Pickler:
+    """Writes tensors as torch rebuilds them."""
+
+    def __init__(self, storages: list[tuple[np.dtype[Any], int]]) -> None:
+        self._storages = storages
+        self._memo: dict[object, int] = {}
+
+    def tensor(self, tensor: Tensor) -> bytes:
+        return self._once(tensor, lambda: (
+            self._once("rebuild", lambda: b"ctorch._utils\n_rebuild_tensor_v2\n") + b"("
+            + self._once(("storage", tensor.storage), lambda: self._storage(tensor.storage))
+            + _integer(tensor.offset) + self._integers(tensor.shape) + self._integers(tensor.strides) + b"\x89"
+            + self._once("hooks", lambda: b"ccollections\nOrderedDict\n)R") + b"tR"
+        ))  # fmt: skip
+
+    def _storage(self, number: int) -> bytes:
+        dtype, count = self._storages[number]
+        kind = b"ctorch\n" + _STORAGES[dtype].encode() + b"\n"
+        return b"(" + _text("storage") + kind + _text(str(number)) + _text("cpu") + _integer(count) + b"tQ"
+
+    def _integers(self, values: tuple[int, ...]) -> bytes:
+        return self._once(values, lambda: b"(" + b"".join(_integer(value) for value in values) + b"t")
+
+    def _once(self, key: object, write: Callable[[], bytes]) -> bytes:
+        """The value's opcodes and a place in the memo, or, later, a look at that place."""
+        if key in self._memo:
+            number = self._memo[key]
+            return b"h" + bytes([number]) if number < 256 else b"j" + struct.pack("<I", number)
+        written = write()
+        number = self._memo[key] = len(self._memo)
+        return written + (b"q" + bytes([number]) if number < 256 else b"r" + struct.pack("<I", number))
 
 
 def _text(value: str) -> bytes:
@@ -273,11 +287,11 @@ def _text(value: str) -> bytes:
 
 
 def _integer(value: int) -> bytes:
+    if value < 1 << 8:
+        return b"K" + bytes([value])
+    if value < 1 << 16:
+        return b"M" + struct.pack("<H", value)
     if value < 1 << 31:
         return b"J" + struct.pack("<i", value)
     data = value.to_bytes(9, "little", signed=True)
     return b"\x8a" + bytes([len(data)]) + data
-
-
-def _integers(values: tuple[int, ...]) -> bytes:
-    return b"(" + b"".join(_integer(value) for value in values) + b"t"
