@@ -34,7 +34,7 @@ CANVAS_PX = 512
 BURSTS = 64
 UPLINK_LOSS = 0.03
 COST_S = 60.0
-CROWD_S = 15.0
+CROWD_S = 20.0
 SAMPLE = "evening-news.ogg"
 STAGES = (
     "capture_gate", "gate_window", "window_queue", "queue_render", "render_compose", "compose_encode", "encode_send",
