@@ -12,7 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from avatars.blend import Box, bounding_box, intersect, lerp_u8, mask_to_u8
-from avatars.colour import Planes, parts_of, rgb_to_i420, rgb_to_planes, shrink, shrink_i420, split_planes
+from avatars.colour import (
+    LIMITED_RANGE,
+    Planes,
+    parts_of,
+    rgb_to_full_range,
+    rgb_to_i420,
+    rgb_to_planes,
+    shrink,
+    shrink_i420,
+    split_planes,
+)
 from avatars.landing import Landing, even_outwards, even_size, find_landing
 from avatars.packet import AvatarPacket
 from avatars.sheets import Sheets
@@ -53,10 +63,10 @@ class _Spot:
 
     rect: Box
     """Canvas pixels, edges even."""
-    masks: tuple[U8, U8, U8]
-    """For Y, U and V; the last two are one."""
-    kept: tuple[U16, U16, U16]
-    """What the masks leave of the anchor's planes, times 255."""
+    weights: tuple[U8, U8, U8]
+    """For full-range Y, Cb and Cr of the patch: their masks, times what brings them to limited range."""
+    bases: tuple[U16, U16, U16]
+    """What is added to make 256 times the blended plane: the anchor under the mask's rest, offsets and rounding."""
     face_box: FloatBox
     """The packet's face box in canvas pixels."""
 
@@ -104,11 +114,13 @@ class Canvas:
         lids = [lid for lid in (self._lid(overlay, spot, pixels.shape[0]) for overlay in overlays) if lid is not None]
         planes = anchor.copy() if self._sheets is None else self._sheets.take(tuple(lid[0] for lid in lids))
         target = split_planes(planes)
-        front = rgb_to_planes(stretch(pixels, self._stretch(index, spot, pixels.shape[0])))
-        for plane, part, source, mask, kept in zip(
-            target, parts_of(spot.rect), front, spot.masks, spot.kept, strict=True
+        front = rgb_to_full_range(stretch(pixels, self._stretch(index, spot, pixels.shape[0])))
+        for plane, part, source, weight, base in zip(
+            target, parts_of(spot.rect), front, spot.weights, spot.bases, strict=True
         ):
-            plane[part] = _sum(source, mask, kept)
+            total = np.multiply(source, weight, dtype=np.uint16)
+            total += base
+            plane[part] = total.astype("<u2", copy=False).view(np.uint8)[:, 1::2]
         for rect, lid, masks in lids:
             for plane, part, source, mask in zip(target, parts_of(rect), lid, masks, strict=True):
                 plane[part] = lerp_u8(source, plane[part], mask)
@@ -149,15 +161,18 @@ class Canvas:
         rect, luma = landing
         chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
         anchor = split_planes(self.anchor(self._order.index(key)))
-        masks = (luma, chroma, chroma)
-        y, u, v = (
-            np.multiply(plane[part], 255 - mask, dtype=np.uint16)
-            for plane, part, mask in zip(anchor, parts_of(rect), masks, strict=True)
-        )
+        pairs = [
+            _weigh(mask, plane[part], scale, offset)
+            for mask, plane, part, (scale, offset) in zip(
+                (luma, chroma, chroma), anchor, parts_of(rect), LIMITED_RANGE, strict=True
+            )
+        ]
+        y, u, v = pairs
+        weights, bases = (y[0], u[0], v[0]), (y[1], u[1], v[1])
         width, height = even_size(*self._packet.size_px)
         sx, sy = self.size_px[0] / width, self.size_px[1] / height
         x1, y1, x2, y2 = self._packet.coords[key]
-        return _Spot(rect, masks, (y, u, v), (x1 * sx, y1 * sy, x2 * sx, y2 * sy))
+        return _Spot(rect, weights, bases, (x1 * sx, y1 * sy, x2 * sx, y2 * sy))
 
     def _lid(self, overlay: Overlay, spot: _Spot, patch_px: int) -> tuple[Box, Planes, Planes] | None:
         """Rectangle, planes and masks of an overlay on the canvas."""
@@ -198,10 +213,15 @@ class _Kept(Generic[T]):
         return item
 
 
-def _sum(front: U8, mask: U8, kept: U16) -> U8:
-    """(front * mask + kept) / 255, rounded once."""
-    total = cv2.add(np.asarray(cv2.multiply(front, mask, dtype=cv2.CV_16U)), kept)
-    return np.asarray(cv2.convertScaleAbs(total, alpha=1 / 255), dtype=np.uint8)
+def _weigh(mask: U8, anchor: U8, scale: float, offset: float) -> tuple[U8, U16]:
+    """Weight and base: (x * weight + base) >> 8 is x * scale + offset over the anchor, as far as the mask says."""
+    alpha, back = mask.astype(np.float64), anchor.astype(np.float64)
+    exact = alpha * (scale * 256.0 / 255.0)
+    weight = np.rint(exact)
+    rest = (alpha * offset + (255.0 - alpha) * back) * (256.0 / 255.0)
+    # Half of 256 rounds; and what rounding took from the weight is made good for a medium x.
+    base = np.rint(rest + 128.0 + 128.0 * (exact - weight))
+    return weight.astype(np.uint8), base.astype(np.uint16)
 
 
 def _distinct(packet: AvatarPacket) -> list[int]:

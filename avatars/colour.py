@@ -5,7 +5,7 @@ Chroma is the mean of its 2x2 pixels, not one of them as in OpenCV's own convers
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -14,6 +14,12 @@ import numpy.typing as npt
 U8 = npt.NDArray[np.uint8]
 
 _CHROMA_SCALE = 224.0 / 255.0
+LIMITED_RANGE = (
+    (219.0 / 255.0, 16.0),
+    (_CHROMA_SCALE, 128.0 * (1.0 - _CHROMA_SCALE)),
+    (_CHROMA_SCALE, 128.0 * (1.0 - _CHROMA_SCALE)),
+)
+"""Factor and offset from full range for Y, U and V."""
 
 
 class Planes(NamedTuple):
@@ -41,19 +47,24 @@ def split_planes(i420: U8) -> Planes:
     )
 
 
+def rgb_to_full_range(rgb: U8) -> Planes:
+    """Full-range Y, and Cb and Cr of half the size, of an (H, W, 3) u8 RGB picture, H and W even.
+
+    Grey and YCrCb are many times faster in OpenCV than its I420, whose colours would be thrown away.
+    """
+    height, width = rgb.shape[:2]
+    coloured = cv2.cvtColor(shrink(rgb, (width // 2, height // 2)), cv2.COLOR_RGB2YCrCb)
+    cb, cr = (np.asarray(cv2.extractChannel(coloured, i), dtype=np.uint8) for i in (2, 1))
+    return Planes(np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8), cb, cr)
+
+
 def rgb_to_planes(rgb: U8) -> Planes:
     """Planes of an (H, W, 3) u8 RGB picture, H and W even."""
-    height, width = rgb.shape[:2]
-    # Grey and YCrCb are full range and many times faster in OpenCV than its I420, whose colours would be thrown away.
-    luma = _scaled(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), 219.0 / 255.0, 16.0)
-    coloured = cv2.cvtColor(shrink(rgb, (width // 2, height // 2)), cv2.COLOR_RGB2YCrCb)
-    u, v = (_scaled(cv2.extractChannel(coloured, i), _CHROMA_SCALE, 128.0 * (1.0 - _CHROMA_SCALE)) for i in (2, 1))
-    return Planes(luma, u, v)
-
-
-def _scaled(full: npt.NDArray[Any], scale: float, offset: float) -> U8:
-    """A full-range channel in limited range."""
-    return np.asarray(cv2.convertScaleAbs(full, alpha=scale, beta=offset), dtype=np.uint8)
+    full = rgb_to_full_range(rgb)
+    return Planes(*(
+        np.asarray(cv2.convertScaleAbs(plane, alpha=scale, beta=offset), dtype=np.uint8)
+        for plane, (scale, offset) in zip(full, LIMITED_RANGE, strict=True)
+    ))  # fmt: skip
 
 
 def rgb_to_i420(rgb: U8) -> U8:

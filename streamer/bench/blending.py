@@ -95,15 +95,15 @@ def figures() -> dict[str, float]:
         scene = make_scene(size_px)
         canvas = Canvas(scene.packet, max(size_px))
         best, slow = CropBlend(scene), FullFrameFloat(scene)
-        ours_ms, best_ms = _side_by_side(lambda c=canvas, s=scene: c.blend(0, s.patch), best.run, _BLOCKS)  # type: ignore[misc]
-        _, float_ms = _side_by_side(lambda c=canvas, s=scene: c.blend(0, s.patch), slow.run, _SLOW_BLOCKS)  # type: ignore[misc]
+        ours_ms, best_ms, best_ratio = _side_by_side(lambda c=canvas, s=scene: c.blend(0, s.patch), best.run, _BLOCKS)  # type: ignore[misc]
+        _, float_ms, float_ratio = _side_by_side(lambda c=canvas, s=scene: c.blend(0, s.patch), slow.run, _SLOW_BLOCKS)  # type: ignore[misc]
         found |= {
             f"blend_{name}_cpu_ms": ours_ms,
             f"blend_{name}_best_rgb_cpu_ms": best_ms,
             f"blend_{name}_full_frame_float_cpu_ms": float_ms,
         }
-        ratios["blend_ratio_vs_best_rgb"].append(best_ms / ours_ms)
-        ratios["blend_ratio_vs_full_frame_float"].append(float_ms / ours_ms)
+        ratios["blend_ratio_vs_best_rgb"].append(best_ratio)
+        ratios["blend_ratio_vs_full_frame_float"].append(float_ratio)
         errors.append(_error_levels(scene, canvas))
     return found | {name: min(values) for name, values in ratios.items()} | {"blend_max_error_levels": max(errors)}
 
@@ -121,18 +121,23 @@ def make_scene(size_px: tuple[int, int]) -> Scene:
     return Scene(frame, precompile_portrait(frame, "scene", finder), latent_crop(second, other.coords[0]))
 
 
-def _side_by_side(ours: Callable[[], object], other: Callable[[], object], blocks: int) -> tuple[float, float]:
-    """CPU ms of both, taken in short blocks in turns, so that a busy machine burdens both alike."""
-    taken: tuple[list[int], list[int]] = ([], [])
+def _side_by_side(ours: Callable[[], object], other: Callable[[], object], blocks: int) -> tuple[float, float, float]:
+    """CPU ms of both, and how many times the other takes as long.
+
+    They take turns in short blocks and each pair of blocks gives one ratio, so that a busy machine, which makes every
+    call dearer, burdens both alike.
+    """
+    taken: tuple[list[float], list[float]] = ([], [])
     for _ in range(blocks):
-        for work, times in zip((ours, other), taken, strict=True):
+        for work, medians in zip((ours, other), taken, strict=True):
+            times = []
             for _ in range(_IN_A_ROW):
                 before_ns = cpu_ns()
                 work()
-                times.append(cpu_ns() - before_ns)
-    # The least disturbed quarter: other work on the machine makes every call dearer, never cheaper.
-    ours_ns, other_ns = (float(np.quantile(times, 0.25)) for times in taken)
-    return ours_ns / NS_PER_MS, other_ns / NS_PER_MS
+                times.append((cpu_ns() - before_ns) / NS_PER_MS)
+            medians.append(float(np.median(times)))
+    ratio = float(np.median(np.array(taken[1]) / np.array(taken[0])))
+    return float(np.quantile(taken[0], 0.25)), float(np.quantile(taken[1], 0.25)), ratio
 
 
 def _error_levels(scene: Scene, canvas: Canvas) -> float:
