@@ -88,13 +88,16 @@ class Visit:
 
     async def _first(self, event: str, condition: str) -> dict:
         return await self.page.evaluate(
-            f"""() => new Promise((resolve) => {{
+            f"""() => new Promise((resolve, reject) => {{
+                let last = null;
                 const listener = ({{ detail: it }}) => {{
+                    last = it;
                     if (!({condition})) return;
                     window.liveanchor.client.removeEventListener("{event}", listener);
                     resolve(it);
                 }};
                 window.liveanchor.client.addEventListener("{event}", listener);
+                setTimeout(() => reject(new Error(`the last {event} was ${{JSON.stringify(last)}}`)), 60000);
             }})"""
         )
 
