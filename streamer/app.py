@@ -16,9 +16,12 @@ from pathlib import Path
 
 from aiohttp import web
 
+from avatars.pool import AvatarPool
 from avatars.store import AvatarStore
 from engines import catalog
+from streamer import webhook
 from streamer.casting import Casting
+from streamer.channel import Channel, WhenFull
 from streamer.clock import NS_PER_MS, MonotonicClock
 from streamer.config import Config
 from streamer.errors import ConfigError, StreamerError
@@ -28,10 +31,13 @@ from streamer.http.access import access
 from streamer.http.avatars import AvatarRoutes
 from streamer.http.conversation import ConversationRoutes
 from streamer.http.errors import problems
+from streamer.http.films import FilmRoutes, FilmStudio
+from streamer.http.making import MakingRoutes
 from streamer.http.pages import PageParts, PageRoutes, load_web_files
 from streamer.http.sessions import SessionRoutes
 from streamer.http.speech import SpeechRoutes
 from streamer.inference import Inference
+from streamer.making import Making, MakingJob
 from streamer.registry import House, Registry
 from streamer.rtc import aiortc_hooks
 from streamer.rtc.settings import IceServer, IceSettings
@@ -67,8 +73,13 @@ class Server:
         self.engine = catalog.create(config.engine)
         self.inference = Inference(self.engine, self.clock)
         self.store = AvatarStore(config.avatars_dir)
-        self.gallery = Gallery(self.store)
-        self.casting = Casting(self.store, self.engine, self.avatar_executor)
+        self.pool = AvatarPool(self.store)
+        self.workshop_executor = ThreadPoolExecutor(1, "workshop")
+        self.film_executor = ThreadPoolExecutor(1, "films")
+        self.ended_jobs: Channel[MakingJob] = Channel("ended-jobs", 64, WhenFull.DROP_OLDEST)
+        self.making = Making(self.store, self.workshop_executor, self.ended_jobs.put_nowait)
+        self.gallery = Gallery(self.store, self.making)
+        self.casting = Casting(self.pool, self.engine, self.avatar_executor)
         self.registry = Registry(
             House(
                 config=config,
@@ -99,6 +110,10 @@ class Server:
         )
         PageRoutes(pages).add_to(app)
         AvatarRoutes(self.gallery, self.casting, self.avatar_executor).add_to(app)
+        upload_bytes = config.limits.upload_bytes
+        MakingRoutes(self.making, self.store, self.pool, self.avatar_executor, upload_bytes).add_to(app)
+        studio = FilmStudio(self.pool, lambda: catalog.create(config.engine), config, self.clock)
+        FilmRoutes(studio, self.film_executor, config).add_to(app)
         SessionRoutes(self.registry, config, self.metrics).add_to(app)
         SpeechRoutes(self.registry, config, self.speech_executor).add_to(app)
         ConversationRoutes(self.registry).add_to(app)
@@ -114,19 +129,33 @@ class Server:
             self.inference.start(loop)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.registry.run(), name="registry")
-                lag = group.create_task(self.lag.run(self.clock), name="loop-lag")
+                helpers = [
+                    group.create_task(self.lag.run(self.clock), name="loop-lag"),
+                    group.create_task(self.making.run(), name="making"),
+                    group.create_task(self._tell_ended(), name="webhooks"),
+                ]
                 await loop.run_in_executor(self.avatar_executor, self.gallery.prepare, announcements.on_progress)
                 await self._warm()
                 announcements.on_ready(url_of(runner))
                 await stop.wait()
                 self.registry.close()
-                lag.cancel()
+                for task in helpers:
+                    task.cancel()
         finally:
             await runner.cleanup()
             self.inference.close()
             self.codecs.close()
             self.speech_executor.shutdown(wait=True, cancel_futures=True)
-            self.avatar_executor.shutdown(wait=True, cancel_futures=True)
+            for executor in (self.avatar_executor, self.workshop_executor, self.film_executor):
+                executor.shutdown(wait=True, cancel_futures=True)
+
+    async def _tell_ended(self) -> None:
+        """Call the webhooks of ended jobs, one after the other."""
+        while True:
+            job = await self.ended_jobs.get()
+            if job.notify is not None:
+                message = {"job": job.job_id, "avatar": job.avatar_id, "state": job.state, "error": job.error}
+                await webhook.notify(job.notify, message, self.workshop_executor)
 
     async def _bind(self, runner: web.AppRunner) -> None:
         config = self.config

@@ -13,8 +13,7 @@ from streamer.pipeline.resample import Decimator
 from streamer.pipeline.vad import CHUNK_MS, Vad, VadSettings
 
 _RING_SLOTS = 128
-_SMOOTHING = 0.5
-ECHO_MARGIN = 5.0
+ECHO_MARGIN = 8.0
 """Power above the predicted echo that is still taken for echo: rooms fluctuate."""
 NOISE_MARGIN = 3.0
 NEAR_SHARE = 0.5
@@ -53,8 +52,6 @@ class BargeIn:
         self._path = EchoPath()
         self._speaker = _Speaker()
         self._microphone = Bands()
-        self._heard = np.zeros(BANDS)
-        self._echo = np.zeros(BANDS)
         self._noise: deque[F64] = deque(maxlen=_NOISE_CHUNKS)
         self._tail: F32 = np.zeros(CHUNK_SAMPLES_16K, np.float32)
 
@@ -64,17 +61,21 @@ class BargeIn:
 
     def hear(self, chunk: AudioChunk, slot: int, *, speaking: bool) -> bool:
         """What the microphone took up in a slot. True where the visitor interrupts; only while we are `speaking`."""
-        power = self._microphone.push(chunk.samples16)
+        heard = self._microphone.push(chunk.samples16)
         voice = self._vad.push(chunk, chunk.captured_ns).speech
         joined = np.concatenate((self._tail, chunk.samples16))
         self._tail = chunk.samples16
         played = self._speaker.before(slot)
-        self._smooth(power, self._path.predict(played))
-        self._path.learn(played, power)
+        echo = self._path.predict(played)
+        if not played.any():
+            self._noise.append(heard)
+        noise = NOISE_MARGIN * self._floor()
+        self._path.learn(played, heard, noise)
         if not speaking or self._path.learned_chunks < LEARNING_CHUNKS:
             self._recent.clear()
             return False
-        near = voice and self._near_share() > NEAR_SHARE
+        unexplained = np.maximum(0.0, heard - ECHO_MARGIN * echo - noise)
+        near = voice and unexplained.sum() > NEAR_SHARE * heard.sum()
         self._recent.append((near, near and pitch(joined) > PITCHED))
         nears, pitches = (sum(column) for column in zip(*self._recent, strict=True))
         if nears < self._needed or pitches < self._pitched_needed:
@@ -82,15 +83,10 @@ class BargeIn:
         self._recent.clear()
         return True
 
-    def _smooth(self, heard: F64, echo: F64) -> None:
-        self._heard = _SMOOTHING * self._heard + (1 - _SMOOTHING) * heard
-        self._echo = _SMOOTHING * self._echo + (1 - _SMOOTHING) * echo
-        self._noise.append(self._heard)
-
-    def _near_share(self) -> float:
-        noise = np.minimum.reduce(list(self._noise))
-        excess = np.maximum(0.0, self._heard - ECHO_MARGIN * self._echo - NOISE_MARGIN * noise)
-        return float(excess.sum() / (self._heard.sum() + 1e-12))
+    def _floor(self) -> F64:
+        """(BANDS,) the least power of two seconds in which nothing was played: what is always there."""
+        floor: F64 = np.minimum.reduce(self._noise) if self._noise else np.zeros(BANDS)
+        return floor
 
 
 class _Speaker:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from avatars.canvas import Canvas
 from avatars.packet import AvatarPacket
-from avatars.store import AvatarStore
+from avatars.pool import AvatarPool
 from engines.contract import Face, LipSyncEngine
 
 
@@ -28,46 +28,48 @@ class Cast:
 
 
 class Casting:
-    """A small pool of avatars ready for the stage; the least recently used leave it first."""
+    """Avatars ready for the stage; the least recently used leave it first, live sessions keep what they hold."""
 
-    def __init__(self, store: AvatarStore, engine: LipSyncEngine, executor: Executor, capacity: int = 16) -> None:
-        self._store = store
+    def __init__(self, pool: AvatarPool, engine: LipSyncEngine, executor: Executor, capacity: int = 16) -> None:
+        self._pool = pool
         self._engine = engine
         self._executor = executor
         self._capacity = capacity
-        self._faces: OrderedDict[str, tuple[AvatarPacket, Face]] = OrderedDict()
-        self._canvases: OrderedDict[tuple[str, int], Canvas] = OrderedDict()
+        self._faces: OrderedDict[str, Face] = OrderedDict()
+        self._canvases: OrderedDict[tuple[str, int], tuple[AvatarPacket, Canvas]] = OrderedDict()
         self._lock = asyncio.Lock()
 
     async def cast(self, avatar_id: str, canvas_px: int) -> tuple[Cast, bool]:
-        """The avatar and whether it was already in memory. Raises AvatarError, EngineContract."""
+        """The avatar and whether it was already in memory. An avatar made again is brought on stage again.
+
+        Raises AvatarError, EngineContract.
+        """
         async with self._lock:
-            hit = avatar_id in self._faces and (avatar_id, canvas_px) in self._canvases
-            if not hit:
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(self._executor, self._prepare, avatar_id, canvas_px)
-            self._faces.move_to_end(avatar_id)
-            self._canvases.move_to_end((avatar_id, canvas_px))
-            packet, face = self._faces[avatar_id]
-            cast = Cast(packet, face, self._canvases[avatar_id, canvas_px], canvas_px)
-            self._shrink()
-            return cast, hit
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._executor, self._prepare, avatar_id, canvas_px)
 
     def clear(self) -> int:
         """Forget all; live sessions keep what they hold. Returns how many avatars were dropped."""
-        count = len(self._faces)
         self._faces.clear()
         self._canvases.clear()
-        return count
+        return self._pool.clear()
 
-    def _prepare(self, avatar_id: str, canvas_px: int) -> None:
-        if avatar_id not in self._faces:
-            packet = self._store.open(avatar_id)
-            self._faces[avatar_id] = (packet, self._engine.attach(packet))
-        if (avatar_id, canvas_px) not in self._canvases:
-            self._canvases[avatar_id, canvas_px] = Canvas(self._faces[avatar_id][0], canvas_px)
+    def _prepare(self, avatar_id: str, canvas_px: int) -> tuple[Cast, bool]:
+        packet, hit = self._pool.get(avatar_id)
+        face = self._faces.get(avatar_id)
+        if face is None or face.packet is not packet:
+            face, hit = self._engine.attach(packet), False
+        known = self._canvases.get((avatar_id, canvas_px))
+        if known is None or known[0] is not packet:
+            known, hit = (packet, Canvas(packet, canvas_px)), False
+        self._keep(avatar_id, canvas_px, face, known)
+        return Cast(packet, face, known[1], canvas_px), hit
 
-    def _shrink(self) -> None:
+    def _keep(self, avatar_id: str, canvas_px: int, face: Face, canvas: tuple[AvatarPacket, Canvas]) -> None:
+        self._faces[avatar_id] = face
+        self._faces.move_to_end(avatar_id)
+        self._canvases[avatar_id, canvas_px] = canvas
+        self._canvases.move_to_end((avatar_id, canvas_px))
         while len(self._faces) > self._capacity:
             self._faces.popitem(last=False)
         while len(self._canvases) > 2 * self._capacity:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from streamer.commands import avatars, bench, engines
+from streamer.commands import avatars, bench, engines, render
 
 app = typer.Typer(
     name="liveanchor",
@@ -18,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 avatars.add_to(app)
+render.add_to(app)
 app.add_typer(engines.app, name="engines")
 app.add_typer(bench.app, name="bench")
 
@@ -76,3 +77,7 @@ def exit_code(error: Exception) -> int | None:
 
     table = ((ConfigError, 2), (AvatarError, 3), (EngineError, 4), (StreamerError, 1))
     return next((code for kind, code in table if isinstance(error, kind)), None)
+
+
+if __name__ == "__main__":
+    main()

@@ -45,6 +45,8 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions: int = 8
     connect_timeout_s: float = 15.0
     offer_bytes: int = 64 * 1024
+    upload_bytes: int = 200 * 1024 * 1024
+    """One portrait or clip."""
     speech_bytes: int = 20 * 1024 * 1024
     queued_speech_s: float = 600.0
 

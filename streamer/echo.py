@@ -24,13 +24,14 @@ TAPS = 45
 _FORGET = 0.997
 _SWEEP_CHUNKS = 3
 _LEVERAGE = 50.0
+_SMOOTHING = 0.5
 _QUIET = 3e-8
 """Power of a band at which there is nothing to hear, full scale = 1."""
 _MOST_GAIN = 30.0
 
 
 class Bands:
-    """20 ms chunks at 16 kHz to power in bands."""
+    """20 ms chunks at 16 kHz to power in bands, smoothed over about 60 ms."""
 
     def __init__(self) -> None:
         hz = np.fft.rfftfreq(_WINDOW_SAMPLES, 1 / 16_000)
@@ -38,13 +39,15 @@ class Bands:
         self._bank = inside.astype(np.float64) / (_WINDOW_SAMPLES * 96)
         self._shape = np.hanning(_WINDOW_SAMPLES).astype(np.float32)
         self._tail = np.zeros(_WINDOW_SAMPLES - CHUNK_SAMPLES_16K, np.float32)
+        self._power = np.zeros(BANDS)
 
     def push(self, samples16: F32) -> F64:
         """(320,) f32 to (BANDS,) power."""
         joined = np.concatenate((self._tail, samples16))
         self._tail = joined[CHUNK_SAMPLES_16K:]
-        power: F64 = self._bank @ np.abs(np.fft.rfft(joined * self._shape)) ** 2
-        return power
+        power = self._bank @ np.abs(np.fft.rfft(joined * self._shape)) ** 2
+        self._power = _SMOOTHING * self._power + (1 - _SMOOTHING) * power
+        return self._power
 
 
 class EchoPath:
@@ -64,12 +67,13 @@ class EchoPath:
         power: F64 = self._gains * (self._weights @ played)
         return power
 
-    def learn(self, played: F64, heard: F64) -> None:
-        """The microphone had (BANDS,) power `heard` when `played` was as given."""
+    def learn(self, played: F64, heard: F64, noise: F64) -> None:
+        """The microphone had (BANDS,) power `heard` when `played` was as given; `noise` of it was there anyway."""
         audible = (played * self._gains).sum(axis=0) > 300 * _QUIET
         if not audible.any():
             return
         scale = heard + _QUIET
+        heard = np.maximum(0.0, heard - noise)
         rows = (played * self._gains / scale)[:, audible]
         rows /= np.maximum(1.0, rows.max(axis=0) / _LEVERAGE)
         self._joint = _FORGET * self._joint + rows @ rows.T

@@ -43,6 +43,18 @@ class SessionLimit(StreamerError):
         return f"all {self.limit} sessions of this server are taken; try again in {self.retry_after_s} s"
 
 
+class MakingFull(StreamerError):
+    """Too many uploads wait to be made into avatars."""
+
+    def __init__(self, limit: int, retry_after_s: int = 20) -> None:
+        super().__init__(limit)
+        self.limit = limit
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        return f"{self.limit} avatars wait to be made already; try again in {self.retry_after_s} s"
+
+
 class SessionNotFound(StreamerError):
     """No session under this id (it may have ended)."""
 

@@ -20,12 +20,16 @@ _SILENCE.flags.writeable = False
 class Feed:
     """Contiguous 20 ms chunks on the grid, from a line of speech. `emit` once a frame."""
 
-    def __init__(self, line: SpeechLine, first_release_ns: int, lookahead_chunks: int) -> None:
-        """first_release_ns: when frame 0 is released; lookahead_chunks: sound an engine needs behind a frame."""
+    def __init__(self, line: SpeechLine, first_release_ns: int, lookahead_chunks: int, tail_frames: int) -> None:
+        """first_release_ns: when frame 0 is released; lookahead_chunks: sound an engine needs behind a frame;
+        tail_frames: how long after speech mouths are still rendered.
+        """
         self._line = line
         self._first_release_ns = first_release_ns
         self._ahead_samples = lookahead_chunks * CHUNK_SAMPLES
         self._decimator = Decimator()
+        self._tail_frames = tail_frames
+        self._tail_left = 0
         self._next_first = 0
         self._tick = 0
         self._generation = 0
@@ -43,6 +47,7 @@ class Feed:
     def void(self, generation: int) -> None:
         """What was emitted is void; what comes is of a new generation and starts with a whole frame."""
         self._generation = generation
+        self._tail_left = 0
         self._open_from = -(-self._next_first // FRAME_SAMPLES) * FRAME_SAMPLES
 
     def emit(self, now_ns: int) -> list[AudioChunk]:
@@ -50,7 +55,8 @@ class Feed:
         reached = (now_ns - self._first_release_ns) // FRAME_NS + self.render_frames
         self._tick = max(self._tick, reached) + 1
         chunks = self._until(reached * FRAME_SAMPLES, now_ns)
-        if self._line.flowing:
+        self._tail_left = self._tail_frames if self._line.flowing else self._tail_left - 1
+        if self._tail_left > 0:
             chunks += self._until((reached + 1) * FRAME_SAMPLES + self._ahead_samples, now_ns)
         return chunks
 

@@ -9,13 +9,15 @@ from avatars.bundled import bundled_portraits
 from avatars.errors import AvatarError
 from avatars.store import AvatarEntry, AvatarStore
 from streamer.http.wire import AvatarView
+from streamer.making import Making
 
 
 class Gallery:
     """A view of the store with what is still being made. `prepare` runs in an executor, `list` on the event loop."""
 
-    def __init__(self, store: AvatarStore) -> None:
+    def __init__(self, store: AvatarStore, making: Making) -> None:
         self._store = store
+        self._making = making
         self._lock = threading.Lock()
         self._progress: dict[str, float] = {}
         self._failed: dict[str, str] = {}
@@ -43,6 +45,8 @@ class Gallery:
         with self._lock:
             progress, failed = dict(self._progress), dict(self._failed)
         views = {entry.avatar_id: self._ready(entry) for entry in self._store.list()}
+        for job in self._making.unfinished():
+            views.setdefault(job.avatar_id, self._unready(job.avatar_id, job.progress, job.error))
         for avatar_id, done in progress.items():
             views.setdefault(avatar_id, self._unready(avatar_id, done, None))
         for avatar_id, error in failed.items():

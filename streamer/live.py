@@ -71,7 +71,8 @@ class LiveLine:
         self._lookahead_ns = lookahead_chunks(spec) * FRAME_NS // 2
         self._playout = playout.Playout(start_ns, self._delay_ns())
         self._ingest = ingest.Ingest(start_ns, ingest.IngestSettings(fill_margin_ms=self._patience_ms()))
-        self._feed = feed.Feed(speech, self._playout.next_release_ns, lookahead_chunks(spec))
+        tail_frames = 1 + -(-parts.config.vad.hangover_ms * NS_PER_MS // FRAME_NS)
+        self._feed = feed.Feed(speech, self._playout.next_release_ns, lookahead_chunks(spec), tail_frames)
         self._feed.render_frames = self._budget.render_frames
         self._stages = _stages(parts, self._playout.deadline_ns)
         self._record = LatencyRecord()

@@ -20,6 +20,7 @@ from avatars.errors import (
 )
 from engines.errors import EngineContract, EngineError, EngineUnavailable
 from streamer.errors import (
+    MakingFull,
     SessionClosed,
     SessionLimit,
     SessionNotFound,
@@ -44,6 +45,7 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (EngineContract, 409),
     (EngineError, 503),
     (SessionLimit, 503),
+    (MakingFull, 503),
     (SessionNotFound, 404),
     (SessionClosed, 410),
     (StreamerError, 400),

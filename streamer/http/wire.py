@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -48,6 +48,18 @@ class AvatarView(msgspec.Struct, frozen=True):
     progress: float
     thumbnail: str
     error: str | None = None
+
+
+class MakingView(msgspec.Struct, frozen=True):
+    """An upload on its way to an avatar."""
+
+    job: str
+    avatar: str
+    state: Literal["waiting", "running", "ready", "failed"]
+    progress: float
+    error: str | None
+    report: dict[str, Any]
+    """What precompilation found: grade, face size, pose, advice. Empty until the job is ready."""
 
 
 class Sample(msgspec.Struct, frozen=True):

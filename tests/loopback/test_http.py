@@ -175,3 +175,98 @@ async def test_full_server_says_when_to_come_back(store):
             assert int(response.headers["Retry-After"]) > 0
             assert (await problem(response))["type"].endswith("SessionLimit")
         server.registry._opening = 0
+
+
+async def finished(http, location):
+    """Follow a making job to its end."""
+    async with asyncio.timeout(60):
+        while True:
+            async with http.get(location) as response:
+                job = await response.json()
+            if job["state"] in ("ready", "failed"):
+                return job
+            await asyncio.sleep(0.05)  # noqa: TID251 - a client that polls, as clients do
+
+
+def portrait():
+    from avatars.bundled import bundled_portraits
+
+    return bundled_portraits()[1].path.read_bytes()
+
+
+async def test_uploaded_portrait_becomes_an_avatar_that_can_be_shown_and_deleted(served):
+    async with served.post(
+        "/api/avatars?avatar=guest", data=portrait(), headers={"Content-Type": "image/webp"}
+    ) as sent:
+        assert sent.status == 202
+        location = sent.headers["Location"]
+    job = await finished(served, location)
+    assert job["state"] == "ready", job
+    assert job["report"]["grade"] in "ABCD"
+    async with served.get("/api/avatars/guest/thumbnail") as response:
+        assert response.status == 200
+    async with served.delete("/api/avatars/guest") as response:
+        assert response.status == 204
+    async with served.get("/api/avatars/guest") as response:
+        assert response.status == 404
+
+
+async def test_upload_without_a_face_fails_with_advice_and_leaves_no_avatar(served):
+    import cv2
+    import numpy as np
+
+    body = cv2.imencode(".png", np.full((400, 400, 3), 90, np.uint8))[1].tobytes()
+    async with served.post("/api/avatars?avatar=nobody", data=body, headers={"Content-Type": "image/png"}) as sent:
+        location = sent.headers["Location"]
+    job = await finished(served, location)
+    assert job["state"] == "failed"
+    assert "face" in job["error"]
+    async with served.post("/api/sessions?avatar=nobody", data=b"v=0", headers=SDP) as response:
+        assert response.status == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "body", "status"),
+    [
+        ("avatar=../x", "image/png", b"x", 400),
+        ("", "image/png", b"x", 400),
+        ("avatar=a", "text/html", b"x", 415),
+        ("avatar=a", "image/png", b"", 400),
+        ("avatar=a&notify=http://127.0.0.1/x", "image/png", b"x", 400),
+        ("avatar=a&notify=http://169.254.169.254/x", "image/png", b"x", 400),
+        ("avatar=a&notify=http://[::ffff:10.0.0.1]/x", "image/png", b"x", 400),
+        ("avatar=a&notify=file:///etc/passwd", "image/png", b"x", 400),
+        ("avatar=a&notify=http://localhost:8007/", "image/png", b"x", 400),
+    ],
+)
+async def test_wrong_upload_is_refused_before_anything_is_made(served, query, kind, body, status):
+    async with served.post(f"/api/avatars?{query}", data=body, headers={"Content-Type": kind}) as response:
+        assert response.status == status
+        await problem(response)
+
+
+async def test_sound_becomes_a_film_with_picture_and_sound_and_says_whether_it_was_cached(served):
+    import io
+
+    import av
+
+    async with served.get("/web/samples/weather.ogg") as response:
+        sound = await response.read()
+    hits = []
+    for _ in range(2):
+        async with served.post(
+            "/api/avatars/ruby/render?canvas=256", data=sound, headers={"Content-Type": "audio/ogg"}
+        ) as response:
+            assert response.status == 200
+            hits.append(response.headers["X-Cache-Hit"])
+            film = await response.read()
+    with av.open(io.BytesIO(film)) as container:
+        video, audio = container.streams.video[0], container.streams.audio[0]
+        assert (video.width, video.height) == (256, 256)
+        assert abs(float(video.duration * video.time_base) - float(audio.duration * audio.time_base)) < 0.1
+    assert hits[-1] == "True"
+    async with served.post(
+        "/api/avatars/ruby/render", data=b"nonsense", headers={"Content-Type": "audio/wav"}
+    ) as response:
+        assert 400 <= response.status < 500
+        await problem(response)

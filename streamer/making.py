@@ -1,0 +1,102 @@
+"""Making avatars while the server runs: uploads wait in line and are precompiled one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from avatars.errors import AvatarError
+from avatars.store import AvatarStore, check_id
+from avatars.workshop import Workshop
+from streamer.channel import Channel, WhenFull
+from streamer.errors import MakingFull
+
+KEPT_JOBS = 64
+WAITING_JOBS = 8
+
+
+@dataclass(slots=True)
+class MakingJob:
+    """One upload on its way to an avatar."""
+
+    job_id: str
+    avatar_id: str
+    source: Path
+    """In a folder of its own, which goes when the job ends."""
+    notify: str | None = None
+    state: Literal["waiting", "running", "ready", "failed"] = "waiting"
+    progress: float = 0.0
+    error: str | None = None
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+class Making:
+    """The line of jobs. `run` must be running; the work itself happens in an executor of its own."""
+
+    def __init__(
+        self,
+        store: AvatarStore,
+        executor: Executor,
+        on_end: Callable[[MakingJob], object] = lambda job: None,
+    ) -> None:
+        """on_end is called on the loop and must only deposit."""
+        self._store = store
+        self._executor = executor
+        self._on_end = on_end
+        self._jobs: OrderedDict[str, MakingJob] = OrderedDict()
+        self._line: Channel[MakingJob] = Channel("making", WAITING_JOBS, WhenFull.DROP_NEWEST)
+
+    def folder(self) -> Path:
+        """A new private folder for an upload; `submit` takes it over, `discard` removes it."""
+        return Path(tempfile.mkdtemp(prefix="liveanchor-upload-"))
+
+    def discard(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def submit(self, avatar_id: str, source: Path, notify: str | None = None) -> MakingJob:
+        """Put an uploaded file in line. Raises AvatarIdInvalid, MakingFull."""
+        job = MakingJob(secrets.token_hex(8), check_id(avatar_id), source, notify)
+        if not self._line.put_nowait(job):
+            raise MakingFull(WAITING_JOBS)
+        self._jobs[job.job_id] = job
+        for old in [j for j in self._jobs.values() if j.state in ("ready", "failed")][: len(self._jobs) - KEPT_JOBS]:
+            del self._jobs[old.job_id]
+        return job
+
+    def get(self, job_id: str) -> MakingJob | None:
+        return self._jobs.get(job_id)
+
+    def unfinished(self) -> list[MakingJob]:
+        """Jobs that wait or run, and the last failures: what a gallery shows beside finished avatars."""
+        return [job for job in self._jobs.values() if job.state != "ready"]
+
+    async def run(self) -> None:
+        """Work through the line for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            job = await self._line.get()
+            job.state = "running"
+            try:
+                await loop.run_in_executor(self._executor, self._make, job)
+            except AvatarError as error:
+                job.state, job.error = "failed", str(error)
+            finally:
+                self.discard(job.source.parent)
+            self._on_end(job)
+
+    def _make(self, job: MakingJob) -> None:
+        def note(done: float) -> None:
+            job.progress = round(done, 3)
+
+        made = Workshop(self._store).make(job.source, job.avatar_id, progress=note)
+        report = made.info.get("report")
+        job.report = report if isinstance(report, dict) else {}
+        job.progress, job.state = 1.0, "ready"
