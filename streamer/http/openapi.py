@@ -10,6 +10,7 @@ import msgspec
 from streamer.http import wire
 
 _SESSION = {"name": "session", "in": "path", "required": True, "schema": {"type": "string"}}
+_JOB = {"name": "job", "in": "path", "required": True, "schema": {"type": "string"}}
 _AVATAR = {"name": "avatar", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
@@ -40,6 +41,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("get", "/api/avatars", "All avatars.", gives=((_JSON, None),)),
     Operation("get", "/api/avatars/{avatar}", "One avatar.", parameters=(_AVATAR,), gives=((_JSON, wire.AvatarView),), problems=(404,)),
     Operation("get", "/api/avatars/{avatar}/thumbnail", "Its picture.", parameters=(_AVATAR,), gives=(("image/jpeg", None),), problems=(404,)),
+    Operation("post", "/api/avatars", "Make an avatar of a portrait or clip.", status=202, parameters=(_query("avatar", {"type": "string"}, required=True), _query("notify", {"type": "string", "format": "uri"})), body=(("image/*", None), ("video/*", None), ("application/octet-stream", None)), gives=((_JSON, wire.MakingView),), problems=(400, 413, 415, 503)),
+    Operation("get", "/api/avatars/jobs/{job}", "How far the making of an avatar is.", parameters=(_JOB,), gives=((_JSON, wire.MakingView),), problems=(404,)),
+    Operation("delete", "/api/avatars/{avatar}", "Delete an avatar.", status=204, parameters=(_AVATAR,), problems=(400, 404)),
+    Operation("post", "/api/avatars/{avatar}/render", "A sound as a talking film.", parameters=(_AVATAR, _query("canvas", {"type": "integer"})), body=(("audio/wav", None), ("audio/flac", None), ("audio/mpeg", None), ("audio/ogg", None)), gives=(("video/mp4", None),), problems=(400, 404, 413, 415, 503)),
     Operation("post", "/api/avatars/clear", "Flush the in-memory pool.", gives=((_JSON, None),)),
     Operation(
         "post", "/api/sessions", "Open a session with a WebRTC offer.", status=201,

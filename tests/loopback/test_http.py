@@ -14,7 +14,7 @@ from streamer.config import Config, check
 
 pytestmark = [pytest.mark.loopback, pytest.mark.asyncio(loop_scope="module")]
 
-SDP = {"Content-Type": "application/sdp"}
+SDP, WAV, WEBP = ({"Content-Type": kind} for kind in ("application/sdp", "audio/wav", "image/webp"))
 TOKEN = "a-token-of-some-length"
 
 
@@ -156,7 +156,7 @@ async def test_every_described_call_exists_and_every_route_is_described(served):
     assert described["openapi"] == "3.1.0"
     for path, operations in paths.items():
         for method in operations:
-            concrete = path.replace("{avatar}", "ruby").replace("{session}", "0" * 32)
+            concrete = path.replace("{avatar}", "nobody").replace("{job}", "0" * 16).replace("{session}", "0" * 32)
             async with served.request(method, concrete) as response:
                 assert response.status != 405
                 assert not (response.status == 404 and response.content_type != "application/problem+json")
@@ -195,9 +195,7 @@ def portrait():
 
 
 async def test_uploaded_portrait_becomes_an_avatar_that_can_be_shown_and_deleted(served):
-    async with served.post(
-        "/api/avatars?avatar=guest", data=portrait(), headers={"Content-Type": "image/webp"}
-    ) as sent:
+    async with served.post("/api/avatars?avatar=guest", data=portrait(), headers=WEBP) as sent:
         assert sent.status == 202
         location = sent.headers["Location"]
     job = await finished(served, location)
@@ -265,8 +263,6 @@ async def test_sound_becomes_a_film_with_picture_and_sound_and_says_whether_it_w
         assert (video.width, video.height) == (256, 256)
         assert abs(float(video.duration * video.time_base) - float(audio.duration * audio.time_base)) < 0.1
     assert hits[-1] == "True"
-    async with served.post(
-        "/api/avatars/ruby/render", data=b"nonsense", headers={"Content-Type": "audio/wav"}
-    ) as response:
+    async with served.post("/api/avatars/ruby/render", data=b"nonsense", headers=WAV) as response:
         assert 400 <= response.status < 500
         await problem(response)
