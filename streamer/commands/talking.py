@@ -1,0 +1,63 @@
+"""`liveanchor render` for the engines of the live line: an avatar and a sound to an MP4, faster than real time."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+
+def talk(avatar: str, audio: Path, out: Path, engine_name: str, *, as_json: bool) -> None:
+    """Render and report. `avatar` is an id of the default store or a picture, which is then precompiled in passing.
+
+    Raises AvatarError, EngineError, SpeechRejected, ConfigError.
+    """
+    from avatars.canvas import Canvas
+    from avatars.faces import FaceMesh
+    from avatars.packet import AvatarPacket
+    from avatars.picture import load_picture
+    from avatars.precompile import precompile_portrait
+    from avatars.store import AvatarStore
+    from engines import catalog
+    from streamer import talk as talking
+    from streamer.config import Config
+    from streamer.errors import ConfigError
+    from streamer.speech import SpeechLimits, decode_speech
+
+    config = Config()
+
+    def packet_of() -> AvatarPacket:
+        picture = Path(avatar)
+        if picture.is_file():
+            return precompile_portrait(load_picture(picture), "portrait", FaceMesh(), source=picture.name)
+        store = AvatarStore(config.avatars_dir)
+        store.ensure_bundled(lambda avatar_id, done: None)
+        return store.open(avatar)
+
+    try:
+        sound = audio.read_bytes()
+    except OSError as error:
+        raise ConfigError(str(audio), f"cannot be read ({error.strerror})") from error
+    pcm48 = decode_speech(sound, None, SpeechLimits(len(sound) + 1, 24 * 3600.0))
+    packet = packet_of()
+    engine = catalog.create(engine_name)
+    speaker = talking.Speaker(engine, engine.attach(packet), Canvas(packet, max(packet.size_px)))
+    began_s = time.perf_counter()
+    with Progress(console=Console(stderr=True, quiet=as_json), transient=True) as progress:
+        task = progress.add_task(f"rendering {out.name}", total=None)
+        frames = talking.film(
+            speaker, pcm48, out, lambda done, total: progress.update(task, completed=done, total=total)
+        )
+    elapsed_s = time.perf_counter() - began_s
+    report = {
+        "engine": engine_name,
+        "frames": frames,
+        "seconds": round(len(pcm48) / 48_000, 3),
+        "elapsed_s": round(elapsed_s, 3),
+        "frames_per_s": round(frames / elapsed_s, 1),
+    }
+    typer.echo(json.dumps(report) if as_json else f"{out}: {frames} frames in {elapsed_s:.1f} s")
