@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,16 +61,13 @@ def write_clip(
     with PacketWriter(folder) as writer:
         faces, report = _track(clip, writer, finder, settings, progress)
         meshes = steady([None if face is None else face.points for face in faces])
-        framed = _frame_all(meshes, clip, settings, makers, writer)
-        _add_faces(writer, framed, makers)
-        count = len(framed)
+        hidden = _add_faces(meshes, clip, settings, makers, writer)
+        count = len(meshes)
         order = forward_backward(count)
-        blind = [i for i, k in enumerate(order) if np.isnan(framed[k].landmarks).any()]
         opened = sum(face is not None and is_mouth_open(face.points) for face in faces)
-        unseen = sum(bool(np.isnan(face.landmarks).any()) for face in framed)
-        report = with_advice(replace(report, frames=count, faceless_frames=unseen, open_mouth_frames=opened))
+        report = with_advice(replace(report, frames=count, faceless_frames=len(hidden), open_mouth_frames=opened))
         info = packet_info(clip.name, clip.size_px, len(order), makers, report)
-        info |= {"kind": "clip", "source_frames": count, "faceless": blind}
+        info |= {"kind": "clip", "source_frames": count, "faceless": [i for i, k in enumerate(order) if k in hidden]}
         writer.finish(order)
     return info
 
@@ -162,44 +161,52 @@ def _try_report(rgb: U8, face: FaceLandmarks, settings: FaceSettings, name: str)
     return [inspect_face(rgb, face.points, face.depth, framed.box)]
 
 
-def _frame_all(
+def _add_faces(
     meshes: list[F32 | None], clip: ClipFile, settings: FaceSettings, makers: Makers, writer: PacketWriter
-) -> list[FramedFace]:
-    """A framed face for every frame; where there is none, the neighbour's place with a mask that shows nothing."""
+) -> set[int]:
+    """A face for every frame of the writer, one at a time. Returns the frames that show none."""
+    hidden: set[int] = set()
+    pictures = writer.frames() if makers.latents is not None else (None for _ in meshes)
+    for i, (face, rgb) in enumerate(zip(_framed(meshes, clip, settings, makers, writer), pictures, strict=True)):
+        if np.isnan(face.landmarks).any():
+            hidden.add(i)
+        if makers.latents is None or rgb is None:
+            writer.add_face(face)
+        else:
+            latent = makers.latents.encode(latent_crop(rgb, face.box)[None])[0]
+            writer.add_face(face, np.asarray(latent, dtype=np.float16))
+    return hidden
+
+
+def _framed(
+    meshes: list[F32 | None], clip: ClipFile, settings: FaceSettings, makers: Makers, writer: PacketWriter
+) -> Iterator[FramedFace]:
+    """A framed face for every frame; where there is none, a neighbour's place with a mask that shows nothing."""
     width, height = clip.size_px
     blank = np.zeros((height, width, 3), dtype=np.uint8)
     # Only a parser looks at the pixels again.
-    pictures: Iterable[U8] = writer.frames() if makers.parser is not None else (blank for _ in meshes)
-    framed: list[FramedFace | None] = []
+    pictures = writer.frames() if makers.parser is not None else (blank for _ in meshes)
+    waiting = 0
+    near: FramedFace | None = None
+    empty: FramedFace | None = None
     for rgb, mesh in zip(pictures, meshes, strict=True):
-        try:
-            framed.append(None if mesh is None else frame_face(rgb, mesh, settings, makers.parser, clip.name))
-        except PortraitRejected:
-            framed.append(None)
-    near = next((face for face in framed if face is not None), None)
+        face = None
+        if mesh is not None:
+            with suppress(PortraitRejected):
+                face = frame_face(rgb, mesh, settings, makers.parser, clip.name)
+        if face is not None:
+            yield from repeat(_hidden(face), waiting)
+            near, empty, waiting = face, None, 0
+            yield face
+        elif near is not None:
+            empty = empty or _hidden(near)
+            yield empty
+        else:
+            waiting += 1
     if near is None:
         raise FaceNotFound(clip.name, "the face is too small or cut off in every frame: film it closer")
-    placed: list[FramedFace] = []
-    hidden: FramedFace | None = None
-    for face in framed:
-        if face is not None:
-            near, hidden = face, None
-        elif hidden is None:
-            hidden = _hidden(near)
-        placed.append(face or hidden or near)
-    return placed
 
 
 def _hidden(near: FramedFace) -> FramedFace:
     nowhere = np.full((468, 2), np.nan, dtype=np.float32)
     return replace(near, mask=read_only(np.zeros_like(near.mask)), landmarks=read_only(nowhere))
-
-
-def _add_faces(writer: PacketWriter, framed: list[FramedFace], makers: Makers) -> None:
-    if makers.latents is None:
-        for face in framed:
-            writer.add_face(face)
-        return
-    for face, rgb in zip(framed, writer.frames(), strict=True):
-        latent = makers.latents.encode(latent_crop(rgb, face.box)[None])[0]
-        writer.add_face(face, np.asarray(latent, dtype=np.float16))

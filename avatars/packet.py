@@ -64,6 +64,8 @@ class AvatarPacket:
     """(N, 468, 2) f32 frame pixels x, y of the MediaPipe mesh (stride-0 for a portrait), a sidecar; NaN: no face."""
     anchors: Anchors | None = None
     """The frames ready to stream, a sidecar; None: a canvas converts them itself."""
+    sidecars: Mapping[str, Mapping[str, npt.NDArray[Any]]] = field(default_factory=dict)
+    """What engines keep beside the packet, by engine; see SidecarBuilder."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """channel_order, latent_encoder, dimensions, source, digests, quality report."""
 

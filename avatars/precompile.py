@@ -81,7 +81,7 @@ class FaceParser(Protocol):
 
 
 class SidecarBuilder(Protocol):
-    """What an engine wants kept beside the packet, such as warp fields."""
+    """What an engine wants kept beside the packet, such as warp fields; found again in `packet.sidecars[name]`."""
 
     @property
     def name(self) -> str: ...

@@ -22,7 +22,7 @@ from avatars.pickles import read_pickle
 from avatars.precompile import PACKET_VERSION
 from avatars.tensorfile import read_tensor_file
 from avatars.torchfile import TorchFile, read_torch_file
-from avatars.writer import ANCHORS_FILE, LANDINGS_FILE, LANDMARKS_FILE
+from avatars.writer import ANCHORS_FILE, ENGINE_PREFIX, LANDINGS_FILE, LANDMARKS_FILE
 
 F16 = npt.NDArray[np.float16]
 F32 = npt.NDArray[np.float32]
@@ -82,6 +82,7 @@ def open_packet(path: Path, avatar_id: str, inspected: Inspected, names: Names |
         packet = _read_seven(files, avatar_id, info, names or {}, search=search)
         if digests.keys() >= {ANCHORS_FILE, LANDINGS_FILE, LANDMARKS_FILE}:
             packet = _with_sidecars(packet, files)
+        packet = replace(packet, sidecars=_engine_sidecars(files))
         inspected.add(version)
         return packet
 
@@ -253,6 +254,15 @@ def _with_sidecars(packet: AvatarPacket, files: Files) -> AvatarPacket:
     points = read_tensor_file(files[LANDMARKS_FILE], LANDMARKS_FILE).get("points")
     landmarks = _landmarks(points, order, count)
     return replace(packet, landmarks=landmarks, anchors=Anchors(planes, order, rects, masks))
+
+
+def _engine_sidecars(files: Files) -> dict[str, Mapping[str, Array]]:
+    """By engine; only files that the digests list are among those opened."""
+    names = [name for name in files if name.startswith(ENGINE_PREFIX) and name.endswith(".safetensors")]
+    return {
+        name.removeprefix(ENGINE_PREFIX).removesuffix(".safetensors"): read_tensor_file(files[name], name)
+        for name in names
+    }
 
 
 def _landings(

@@ -18,7 +18,7 @@ from avatars.picture import load_picture
 from avatars.precompile import FaceFinder, FaceSettings, Makers, SidecarBuilder, precompile_portrait
 from avatars.reader import Inspected, open_packet
 from avatars.store import AvatarStore
-from avatars.writer import write_info, write_still
+from avatars.writer import ENGINE_PREFIX, write_info, write_still
 
 MAKER_REVISION = 1
 """Raise it when the same source would give another packet: those made before are made again."""
@@ -112,9 +112,10 @@ class Workshop:
 
     def _add_sidecars(self, folder: Path, avatar_id: str, info: dict[str, Any]) -> None:
         if self._builders:
+            write_info(folder, info)
             packet = open_packet(folder, avatar_id, Inspected())
             for builder in self._builders:
-                save_file(dict(builder.build(packet)), folder / f"engine-{builder.name}.safetensors")
+                save_file(dict(builder.build(packet)), folder / f"{ENGINE_PREFIX}{builder.name}.safetensors")
         write_info(folder, info)
 
     def _made_from(self, source: Path, recipe: Recipe) -> dict[str, Any]:

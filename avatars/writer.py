@@ -6,6 +6,7 @@ import json
 import pickle  # noqa: TID251 - writing lists of plain numbers; reading goes through avatars.pickles
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,10 @@ F16 = npt.NDArray[np.float16]
 ANCHORS_FILE = "anchors.safetensors"
 LANDINGS_FILE = "landings.safetensors"
 LANDMARKS_FILE = "landmarks.safetensors"
+ENGINE_PREFIX = "engine-"
+"""Before the engine's name, of the file with what it keeps beside the packet."""
 LATENT_SHAPE = (8, 32, 32)
+_NO_MASK = np.zeros((1, 0, 0), dtype=np.float32)
 
 
 class PacketWriter:
@@ -39,6 +43,7 @@ class PacketWriter:
         self._stack = ExitStack()
         self._faces: list[FramedFace] = []
         self._masks: list[Tensor] = []
+        self._last_mask: npt.NDArray[np.float32] | None = None
         self._latents: list[F16] = []
         self._rects: list[tuple[int, ...]] = []
         self._size_px = (0, 0)
@@ -70,14 +75,14 @@ class PacketWriter:
 
     def add_face(self, face: FramedFace, latent: F16 | None = None) -> None:
         """The face of the next frame that has none yet; latent (8, 32, 32) f16, for all frames or none."""
-        repeated = bool(self._faces) and face.mask is self._faces[-1].mask
-        if not repeated:
+        if face.mask is not self._last_mask:
             mask = np.asarray(face.mask, dtype="<f4")
             offset = self._masks_file.append(mask)
             self._masks.append(Tensor(0, offset, mask.shape, (mask[0].size, mask.shape[2], 1)))
+            self._last_mask = face.mask
         else:
             self._masks.append(self._masks[-1])
-        self._faces.append(face)
+        self._faces.append(replace(face, mask=_NO_MASK))  # on disk by now
         if latent is not None:
             self._latents.append(latent)
         g = face.geometry
