@@ -1,6 +1,6 @@
 """The latency budget: how many frames a session keeps between sound and picture, after what rendering really takes.
 
-Pure. Grows and shrinks by one frame at a time, and only while nobody speaks.
+Pure. Changes by one frame at a time, while nobody speaks; grows in the middle of speech where mouths fail in numbers.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ SPARE_NS = 12 * NS_PER_MS
 """A frame is given back only where this much would still be free."""
 GAP_NS = NS_PER_S
 """Between two changes."""
+RECENT_JOBS, PRESSING_MISSES = 25, 4
+"""A gap of one frame, once, is better than every sixth mouth missing for as long as somebody speaks."""
 
 
 class LatencyBudget:
@@ -34,6 +36,7 @@ class LatencyBudget:
         self._slack_ns = slack_ns
         self.frames = LEAST_FRAMES
         self._needs_ns: deque[int] = deque(maxlen=SPAN_JOBS)
+        self._missed: deque[bool] = deque(maxlen=RECENT_JOBS)
         self._changed_ns: int | None = None
 
     @property
@@ -55,27 +58,32 @@ class LatencyBudget:
     def note(self, need_ns: int) -> None:
         """A mouth was ready so long after its sound could be there at the earliest."""
         self._needs_ns.append(need_ns)
+        self._missed.append(False)
 
     def note_missing(self) -> None:
         """A frame was released without its mouth: it would have needed more than there is."""
         self._needs_ns.append(self.room_ns + FRAME_NS - MARGIN_NS)
+        self._missed.append(True)
 
     def step(self, now_ns: int, *, idle: bool) -> int:
-        """-1, 0 or 1: the change to make now. Only while idle, at most one a second."""
-        need_ns = self._p99_ns()
-        recent = self._changed_ns is not None and now_ns - self._changed_ns < GAP_NS
-        if need_ns is None or recent or not idle:
+        """-1, 0 or 1: the change to make now. At most one a second."""
+        if self._changed_ns is not None and now_ns - self._changed_ns < GAP_NS:
             return 0
-        change = 0
-        if need_ns + MARGIN_NS > self.room_ns:
-            change = 1
-        elif need_ns + SPARE_NS < self.room_ns - FRAME_NS:
-            change = -1
+        change = self._settled_change() if idle else int(sum(self._missed) >= PRESSING_MISSES)
         if _bounded(self.frames + change) == self.frames:
             return 0
         self.frames += change
         self._changed_ns = now_ns
+        self._missed.clear()
         return change
+
+    def _settled_change(self) -> int:
+        need_ns = self._p99_ns()
+        if need_ns is None:
+            return 0
+        if need_ns + MARGIN_NS > self.room_ns:
+            return 1
+        return -1 if need_ns + SPARE_NS < self.room_ns - FRAME_NS else 0
 
     def _p99_ns(self) -> int | None:
         if len(self._needs_ns) < SETTLED_JOBS:

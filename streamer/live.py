@@ -170,6 +170,7 @@ class LiveLine:
         change = self._budget.step(self._parts.clock.now_ns(), idle=idle)
         if change:
             self._ingest.shift(change)
+            self._ingest.fill_margin_ns = int(self._patience_ms() * NS_PER_MS)
             self._feed.render_frames = self._budget.render_frames
             self.snapshot.playout_delay_ms = self._delay_ns() / NS_PER_MS
 

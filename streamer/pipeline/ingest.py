@@ -70,7 +70,8 @@ class Ingest:
     def __init__(self, start_ns: int, settings: IngestSettings | None = None) -> None:
         self._start_ns = start_ns
         self._settings = settings or IngestSettings()
-        self._margin_ns = int(self._settings.fill_margin_ms * NS_PER_MS)
+        self.fill_margin_ns = int(self._settings.fill_margin_ms * NS_PER_MS)
+        """How long after its due time a chunk's sound is waited for; follows what playout can wait."""
         self._resampler = LeaningResampler()
         self._decimator = Decimator()
         self._lateness = _Lateness()
@@ -88,7 +89,7 @@ class Ingest:
     @property
     def next_fill_ns(self) -> int:
         """When `fill` has something to do if no sound comes before."""
-        return self._due_ns(self._next_first) + self._margin_ns
+        return self._due_ns(self._next_first) + self.fill_margin_ns
 
     def anchor_at_start(self) -> None:
         """The first block to come starts where the grid does, whenever it arrives: the grid was made for it."""
@@ -103,7 +104,7 @@ class Ingest:
     def shift(self, frames: int) -> None:
         """Put what is to come so many frames later on the grid: later sound leaves a gap, earlier sound is cut.
 
-        Meant for silence. The grid itself goes on: no index is skipped or used twice.
+        Meant for silence; in speech a gap is heard. The grid itself goes on: no index is skipped or used twice.
         """
         self._lead_ns += frames * FRAME_NS
         if self._anchored:
