@@ -67,7 +67,7 @@ def two(server):
         found = []
         for witness, clip in zip(witnesses, (early_clip, late_clip), strict=True):
             at, match = find_in(witness.sound(), clip)
-            assert match > 0.9, "a visitor did not hear its own voice"
+            assert match > 0.5, "a visitor did not hear its own voice"
             found.append((witness, witness.readings(), clip, at))
     return found
 
