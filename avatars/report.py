@@ -59,6 +59,8 @@ class Report:
     mean_luma: float
     bbox_shift_px: int
     """The shift that would put MuseTalk's split line where it lies on a frontal face."""
+    visible: float = 1.0
+    """Share of the face's points that lie in the picture."""
     faces_found: int = 1
     faceless_frames: int = 0
     open_mouth_frames: int = 0
@@ -92,6 +94,7 @@ def inspect_face(rgb: U8, mesh: F32, depth: F32, box: Box, faces_found: int = 1)
         patch_upscale=round(max(x2 - x1, y2 - y1) / PATCH_PX, 2),
         mean_luma=round(float(small.mean()), 1),
         bbox_shift_px=_suggested_shift_px(mesh),
+        visible=round(_visible(mesh, rgb.shape), 3),
         faces_found=faces_found,
     )
     return with_advice(report)
@@ -121,6 +124,7 @@ def with_advice(report: Report) -> Report:
         "the rest; stream a smaller canvas or use --max-height",
         1,
     )
+    say(r.visible < 0.98, "edge", "the picture's edge cuts the face: use one that shows it whole, with some neck", 1)
     say(r.sharpness < 0.006, "sharpness", "the face is blurred: use a sharper picture", 1)
     say(r.mean_luma < 35 or r.mean_luma > 225, "light", "the face is nearly black or white: use even light", 1)
     say(r.mouth_open > OPEN_MOUTH and r.frames == 1, "mouth", "the mouth is open: a closed one rests better", 1)
@@ -161,6 +165,12 @@ def pose_deg(mesh: F32, depth: F32) -> tuple[float, float, float]:
     down = mesh[_CHIN] - mesh[_FOREHEAD]
     pitch = math.degrees(math.atan2(float(depth[_CHIN] - depth[_FOREHEAD]), float(np.linalg.norm(down))))
     return roll, yaw, pitch
+
+
+def _visible(mesh: F32, shape: tuple[int, ...]) -> float:
+    height, width = shape[:2]
+    inside = (mesh[:, 0] >= 0) & (mesh[:, 0] <= width - 1) & (mesh[:, 1] >= 0) & (mesh[:, 1] <= height - 1)
+    return float(inside.mean())
 
 
 def _suggested_shift_px(mesh: F32) -> int:

@@ -213,6 +213,24 @@ def test_a_full_disk_is_one_line_and_the_old_packet_stays(clip, monkeypatch):
     assert clip.verify("anna").cycle_frames == 6
 
 
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_disk_that_fills_up_leaves_the_old_packet(tmp_path):
+    root = tmp_path / "small"
+    root.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1200k", "tmpfs", str(root)], check=True)
+    try:
+        store = AvatarStore(root)
+        with store.replacing("anna") as folder:
+            fill(folder, order=[0, 1, 2, 3])
+        with pytest.raises(PacketUnwritable, match="No space left"), store.replacing("anna") as folder:
+            fill(folder, order=range(40))
+        assert store.verify("anna").cycle_frames == 4
+        assert [path.name for path in root.iterdir()] == ["anna"]
+    finally:
+        subprocess.run(["umount", "-l", str(root)], check=True)
+
+
 @pytest.mark.parametrize(
     "avatar_id",
     [

@@ -232,6 +232,7 @@ def test_the_wanted_one_of_two_people_is_taken(workshop, tmp_path):
         (lambda p: cv2.resize(p, (180, 180), interpolation=cv2.INTER_AREA), "size"),
         (lambda p: leaning(25), "pose"),
         (lambda p: (p // 6).astype(np.uint8), "light"),
+        (lambda p: shifted(0, 0.42), "edge"),
     ],
 )
 def test_the_report_says_what_is_wrong_with_a_picture(workshop, tmp_path, change, about):
