@@ -6,6 +6,7 @@ import json
 import math
 import mmap
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,13 +76,19 @@ class TensorWriter:
     def __enter__(self) -> TensorWriter:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with suppress(OSError):  # a full disk has already been told of
+                self._file.close()
+            return
         header = json.dumps(self._header, separators=(",", ":")).encode()
         if len(header) > _HEADER_ROOM_BYTES:
             raise ValueError("too many arrays for one file")
-        self._file.seek(0)
-        self._file.write(struct.pack("<Q", _HEADER_ROOM_BYTES) + header)
-        self._file.close()
+        try:
+            self._file.seek(0)
+            self._file.write(struct.pack("<Q", _HEADER_ROOM_BYTES) + header)
+        finally:
+            self._file.close()
 
     def add(self, name: str, values: Array) -> None:
         """A whole array."""

@@ -8,6 +8,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -163,10 +164,17 @@ class TorchWriter:
     def __enter__(self) -> TorchWriter:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._end_storage()
-        self._archive.close()
-        self._file.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            try:
+                self._end_storage()
+                self._archive.close()
+                self._file.close()
+            except OSError:
+                self._abandon()
+                raise
+        else:
+            self._abandon()
 
     def begin_storage(self, dtype: np.dtype[Any]) -> int:
         """Start the next storage; `append` fills it. Returns its number."""
@@ -204,6 +212,12 @@ class TorchWriter:
         padding = -plain % _ALIGNMENT
         info.extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
         return info
+
+    def _abandon(self) -> None:
+        """Let go of a file that cannot be finished, on a full disk for example."""
+        self._archive.fp = None
+        with suppress(OSError):
+            self._file.close()
 
     def _end_storage(self) -> None:
         if self._stream is not None:

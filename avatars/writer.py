@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import cv2
@@ -58,8 +59,10 @@ class PacketWriter:
         self._masks_file.begin_storage(np.dtype("<f4"))
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
     def add_frame(self, rgb: U8) -> None:
         """One more distinct frame, (H, W, 3) u8 RGB, all of one size."""
