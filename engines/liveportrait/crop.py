@@ -59,11 +59,12 @@ def find_crop(
 
     `shift_x` and `shift_y` move it along the face's own axes, in shares of its side. 203, 106 or 468 landmarks.
     """
-    points64 = points.astype(np.float64)
+    outline = list(layout_of(points).outline)
+    extent = points[outline].astype(np.float64) if outline else points.astype(np.float64)
     down = _face_axis(points)
     across = np.array([down[1], -down[0]])
-    middle = points64.mean(0)
-    turned = (points64 - middle) @ np.stack([across, down], 1)
+    middle = extent.mean(0)
+    turned = (extent - middle) @ np.stack([across, down], 1)
     low, high = turned.min(0), turned.max(0)
     side = float((high - low).max()) * scale
     offset = (low + high) / 2 + np.array([shift_x, shift_y]) * side

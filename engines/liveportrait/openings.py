@@ -23,6 +23,8 @@ class Layout:
     """Each eye: upper, lower, corner, corner."""
     lip_gap: tuple[int, int, int, int] | None = None
     """Upper, lower, corner, corner of the inner lips."""
+    outline: tuple[int, ...] = ()
+    """Points whose extent is the face's size; empty: all of them."""
 
 
 LAYOUT_203 = Layout(
@@ -32,8 +34,13 @@ LAYOUT_106 = Layout(106, ((33, 35, 40, 39), (87, 89, 94, 93)), (52, 61))
 LAYOUT_MESH = Layout(
     468, ((33, 159, 133, 145), (362, 386, 263, 374)), (61, 291),
     ((159, 145, 33, 133), (386, 374, 362, 263)), (13, 14, 61, 291),
+    (
+        127, 234, 93, 132, 58, 136, 150, 176, 152, 400, 379, 365, 288, 361, 323, 454, 356,
+        70, 63, 105, 66, 107, 336, 296, 334, 293, 300,
+    ),
 )  # fmt: skip
-"""MediaPipe's mesh: the same places on the face, found by our own models."""
+"""MediaPipe's mesh: the same places on the face, found by our own models. Its size is jaw to brows, as in the others,
+though the mesh goes up to the hair."""
 _LAYOUTS = {layout.points: layout for layout in (LAYOUT_203, LAYOUT_106, LAYOUT_MESH)}
 _TINY = 1e-6
 

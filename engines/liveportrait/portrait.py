@@ -54,14 +54,14 @@ class PortraitSizes:
 
 FULL = PortraitSizes()
 REDUCED = PortraitSizes(
-    image_px=64,
+    image_px=32,
     appearance=appearance.AppearanceSizes(
-        block_expansion=8, max_features=64, reshape_channel=8, reshape_depth=8, num_resblocks=2
+        block_expansion=8, max_features=64, reshape_channel=16, reshape_depth=4, num_resblocks=2
     ),
     motion=motion.MotionSizes(depths=(1, 1, 2, 1), widths=(16, 32, 64, 128)),
     warping=warping.WarpingSizes(
-        block_expansion=8, max_features=64, reshape_channel=8,
-        dense_motion=DenseMotionSizes(block_expansion=8, max_features=64, num_blocks=3, reshape_depth=8),
+        block_expansion=8, max_features=64, reshape_channel=16,
+        dense_motion=DenseMotionSizes(block_expansion=8, max_features=64, num_blocks=3, reshape_depth=4),
     ),
     generator=generator.GeneratorSizes(block_expansion=8, max_features=64),
 )  # fmt: skip
@@ -82,6 +82,11 @@ def networks(sizes: PortraitSizes) -> dict[str, nn.Module]:
 def seeded_networks(sizes: PortraitSizes) -> dict[str, nn.Module]:
     """Networks with made-up weights."""
     return {stage: seed(stage, network) for stage, network in networks(sizes).items()}
+
+
+def one_thread() -> None:
+    """Keep torch to one CPU thread: more of them spin, and starve whatever shares the machine."""
+    torch.set_num_threads(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

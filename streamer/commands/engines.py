@@ -8,11 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from streamer.commands import graphs
+
 app = typer.Typer(help="Train and score lip-sync engines.", no_args_is_help=True)
 train = typer.Typer(help="Train an engine's own networks.", no_args_is_help=True)
 score = typer.Typer(help="Score an engine on what it never met.", no_args_is_help=True)
 app.add_typer(train, name="train")
 app.add_typer(score, name="score")
+graphs.add_to(app)
 
 Clips = Annotated[
     Path | None,

@@ -82,7 +82,9 @@ def test_audit_counts_kinds_ranks_and_volumes():
     ],
 )
 def test_audit_names_what_each_provider_cannot_run(opset, groups, provider, op, says):
-    found = [o for o in audit(Graph(volume_graph(opset, groups))).obstacles if (o.provider, o.op_type) == (provider, op)]
+    found = [
+        o for o in audit(Graph(volume_graph(opset, groups))).obstacles if (o.provider, o.op_type) == (provider, op)
+    ]
     assert len(found) == 1
     assert says in found[0].effect
 
@@ -140,7 +142,9 @@ def test_simplify_leaves_random_and_output_nodes_alone():
         helper.make_node("Add", ["x", "noise"], ["y"]),
         helper.make_node("Neg", ["one"], ["c"]),
     ]
-    graph = Graph(built(nodes, [value("x", [3])], [value("y", [3]), value("c", [3])], [("one", np.ones(3, np.float32))]))
+    graph = Graph(
+        built(nodes, [value("x", [3])], [value("y", [3]), value("c", [3])], [("one", np.ones(3, np.float32))])
+    )
     assert [n.op_type for n in simplify(graph).nodes] == ["RandomNormal", "Add", "Neg"]
 
 

@@ -27,6 +27,17 @@ class SequenceSettings:
     """As published: motion of the lead-in stays (80 ms late), and a last partial frame is dropped."""
 
 
+@dataclass(frozen=True, slots=True)
+class WindowFault:
+    """A window that came out unusable."""
+
+    index: int
+    reason: str
+    """What was wrong: "not finite", or the failure's own words."""
+    retried: bool
+    """The second try, with other noise, was good; else its frames hold the last good one."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
     """What one window gave, for whoever watches."""
@@ -46,6 +57,8 @@ class SequenceGenerator:
         self._generator = generator
         self._encode = encode
         self._settings = settings
+        self.faults: list[WindowFault] = []
+        """What went wrong since this object was made."""
 
     def frames_of(self, samples: int) -> int:
         """How many frames come of this much sound."""
@@ -73,7 +86,7 @@ class SequenceGenerator:
                     start = noise(shape)
                 heard = sound[index * sizes.n_motions * FRAME_SAMPLES : (index + 1) * sizes.n_motions * FRAME_SAMPLES]
                 features = audio_features(self._generator, self._encode, heard[None], sizes.n_motions)
-                motion = self._generator.sample(features, context, start, noise, settings.guidance)
+                motion = self._window(index, features, context, start, noise)
                 context = Context(motion[:, -sizes.n_prev_motions :], features[:, -sizes.n_prev_motions :])
                 parts.append(motion[0])
                 if on_window is not None:
@@ -82,6 +95,23 @@ class SequenceGenerator:
         return (
             whole if settings.keep_lead else whole[self._lead_frames : self._lead_frames + self.frames_of(len(audio))]
         )
+
+    def _window(self, index: int, features: Tensor, context: Context, start: Tensor, noise: Noise) -> Tensor:
+        """Motion (1, L, 70) of one window: sampled, sampled once more where that failed, else the last frame held."""
+        reason = "not finite"
+        for attempt in range(2):
+            begin = start if attempt == 0 else noise(tuple(start.shape))
+            try:
+                motion = self._generator.sample(features, context, begin, noise, self._settings.guidance)
+            except RuntimeError as error:  # torch's own: out of memory, a dead device
+                reason = str(error).split("\n", 1)[0]
+                continue
+            if bool(torch.isfinite(motion).all()):
+                if attempt:
+                    self.faults.append(WindowFault(index, reason, True))
+                return motion
+        self.faults.append(WindowFault(index, reason, False))
+        return context.motion[:, -1:].expand(-1, self._generator.sizes.n_motions, -1)
 
     @property
     def _lead_frames(self) -> int:

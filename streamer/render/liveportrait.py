@@ -1,0 +1,110 @@
+"""Makes a LivePortrait take of what the command line asks for. The only place where engine and files meet."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from avatars.faces import FaceMesh
+from avatars.picture import load_picture
+from engines.errors import EngineUnavailable
+from engines.liveportrait.faults import Faults
+from engines.liveportrait.joyvasa import checkpoint
+from engines.liveportrait.joyvasa.denoiser import DenoiserSizes
+from engines.liveportrait.keyframes import EVERY_FRAME, PREVIEW, QUALITY
+from engines.liveportrait.plans import ClipPlanner, IdlePlanner, Planner, SpeechPlanner
+from engines.liveportrait.portrait import FULL, REDUCED, LivePortrait, one_thread, seeded_networks
+from engines.liveportrait.source import read_source
+from engines.liveportrait.speaking import SpeakingSettings
+from engines.liveportrait.take import PortraitTake, TakeSettings
+from engines.liveportrait.weights import load_networks
+from streamer.errors import ConfigError
+from streamer.media import FPS, S16
+from streamer.render.clip import frame_count, frames_at_25
+from streamer.render.sound import for_analysis, read_sound
+from streamer.render.take import Take
+
+_TIERS = {"preview": PREVIEW, "quality": QUALITY, "full": EVERY_FRAME}
+_IDENTITY_EVERY = 25
+_MAX_SIDE_PX = 1280
+
+
+class Wishes(Protocol):
+    """What is wanted; see `commands/render.py`."""
+
+    @property
+    def portrait(self) -> Path: ...
+    @property
+    def audio(self) -> Path | None: ...
+    @property
+    def driving(self) -> Path | None: ...
+    @property
+    def idle_s(self) -> float | None: ...
+    @property
+    def tier(self) -> str: ...
+    @property
+    def models(self) -> Path | None: ...
+    @property
+    def seeded(self) -> bool: ...
+    @property
+    def reduced(self) -> bool: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def inject(self) -> tuple[str, ...]: ...
+    @property
+    def device(self) -> str: ...
+
+
+def take_of(wishes: Wishes) -> tuple[Take, S16 | None]:
+    """The take and the sound to lay under it. Raises ConfigError, AvatarError or EngineError."""
+    if wishes.reduced and not wishes.seeded:
+        raise ConfigError("--reduced", "there are no published weights of these widths; add --seeded")
+    if wishes.device == "cpu":
+        one_thread()
+    picture = load_picture(wishes.portrait, max_side_px=_MAX_SIDE_PX)
+    finder = FaceMesh()
+    source = read_source(picture, finder, wishes.portrait.name)
+    sound = read_sound(wishes.audio) if wishes.audio is not None else None
+    planner = _planner(wishes, sound, finder)
+    try:
+        faults = Faults(wishes.inject)
+    except ValueError as error:
+        raise ConfigError("--inject", str(error)) from error
+    settings = TakeSettings(
+        keyframes=_TIERS[wishes.tier], identity_every=0 if wishes.seeded else _IDENTITY_EVERY, faults=faults
+    )
+    return PortraitTake(_engine(wishes), source, planner, settings), sound
+
+
+def _planner(wishes: Wishes, sound: S16 | None, finder: FaceMesh) -> Planner:
+    if wishes.driving is not None:
+        count = frame_count(wishes.driving)
+        return ClipPlanner(partial(frames_at_25, wishes.driving), count, finder)
+    if wishes.idle_s is not None:
+        return IdlePlanner(max(2, round(wishes.idle_s * FPS)))
+    if sound is None:
+        raise ConfigError("AUDIO", "a face needs something to say: give a sound, --driving or --idle")
+    return SpeechPlanner(_talker(wishes), for_analysis(sound), SpeakingSettings(seed=wishes.seed))
+
+
+def _engine(wishes: Wishes) -> LivePortrait:
+    sizes = REDUCED if wishes.reduced else FULL
+    networks = seeded_networks(sizes) if wishes.seeded else load_networks(_folder(wishes, "liveportrait"), sizes)
+    return LivePortrait(sizes, networks, wishes.device)
+
+
+def _talker(wishes: Wishes) -> checkpoint.Talker:
+    if wishes.seeded and wishes.reduced:
+        return checkpoint.seeded()
+    if wishes.seeded:
+        return checkpoint.seeded(DenoiserSizes(), hubert={"hidden_size": 768})
+    return checkpoint.load(_folder(wishes, "joyvasa"))
+
+
+def _folder(wishes: Wishes, engine: str) -> Path:
+    if wishes.models is None:
+        remedy = f"Give --models DIR (see `liveanchor models pull {engine}`), or --seeded for made-up weights."
+        raise EngineUnavailable(engine, "no weights were named", remedy)
+    return wishes.models / engine
