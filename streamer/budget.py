@@ -36,6 +36,7 @@ class LatencyBudget:
         self._slack_ns = slack_ns
         self.frames = LEAST_FRAMES
         self._needs_ns: deque[int] = deque(maxlen=SPAN_JOBS)
+        self._renders_ns: deque[int] = deque(maxlen=SPAN_JOBS)
         self._missed: deque[bool] = deque(maxlen=RECENT_JOBS)
         self._changed_ns: int | None = None
 
@@ -50,19 +51,26 @@ class LatencyBudget:
         return max(1, -(-self.room_ns // FRAME_NS))
 
     @property
-    def p99_ms(self) -> float | None:
-        """What 99 of 100 mouths take at most, from the earliest moment their sound can be there; None: not known."""
-        need_ns = self._p99_ns()
+    def wanted_ms(self) -> float | None:
+        """What mouths want: the engine's 99 of 100, and 95 of 100 with the network's share; None: not known."""
+        need_ns = self._wanted_ns()
         return None if need_ns is None else round(need_ns / NS_PER_MS, 1)
 
-    def note(self, need_ns: int) -> None:
-        """A mouth was ready so long after its sound could be there at the earliest."""
+    def note(self, need_ns: int, render_ns: int) -> None:
+        """A mouth was ready so long after its sound could be there at the earliest, and after it was asked for."""
         self._needs_ns.append(need_ns)
+        self._renders_ns.append(render_ns)
         self._missed.append(False)
 
-    def note_missing(self) -> None:
-        """A frame was released without its mouth: it would have needed more than there is."""
-        self._needs_ns.append(self.room_ns + FRAME_NS - MARGIN_NS)
+    def note_missing(self, *, asked: bool) -> None:
+        """A frame was released without its mouth: it would have needed more than there is.
+
+        asked: the engine had been asked for it, so the network is not to blame.
+        """
+        short_ns = self.room_ns + FRAME_NS - MARGIN_NS
+        self._needs_ns.append(short_ns)
+        if asked:
+            self._renders_ns.append(short_ns)
         self._missed.append(True)
 
     def step(self, now_ns: int, *, idle: bool) -> int:
@@ -78,17 +86,22 @@ class LatencyBudget:
         return change
 
     def _settled_change(self) -> int:
-        need_ns = self._p99_ns()
+        need_ns = self._wanted_ns()
         if need_ns is None:
             return 0
         if need_ns + MARGIN_NS > self.room_ns:
             return 1
         return -1 if need_ns + SPARE_NS < self.room_ns - FRAME_NS else 0
 
-    def _p99_ns(self) -> int | None:
+    def _wanted_ns(self) -> int | None:
+        """A lost packet now and then costs a held mouth, not everybody 40 ms for good; a slow engine is waited for."""
         if len(self._needs_ns) < SETTLED_JOBS:
             return None
-        return int(np.percentile(np.fromiter(self._needs_ns, np.int64), 99))
+        return max(_percentile(self._renders_ns, 99), _percentile(self._needs_ns, 95))
+
+
+def _percentile(values: deque[int], percent: float) -> int:
+    return int(np.percentile(np.fromiter(values, np.int64), percent)) if values else 0
 
 
 def _bounded(frames: int) -> int:

@@ -142,11 +142,12 @@ class LiveLine:
     def mouth_sink(self) -> Callable[[RenderedMouth], None]:
         """Part of lipsync.MouthSink: the composer, with an eye on how long mouths take."""
         take = self._stages.composer.mouth_sink()
+        asked_ns = self._parts.clock.now_ns()
 
         def sink(mouth: RenderedMouth) -> None:
             if mouth.index > self._feed.released and mouth.planes is not None:
                 earliest_ns = self._playout.deadline_ns(mouth.index) - self._budget.room_ns
-                self._budget.note(mouth.rendered_ns - earliest_ns)
+                self._budget.note(mouth.rendered_ns - earliest_ns, mouth.rendered_ns - asked_ns)
             take(mouth)
 
         return sink
@@ -161,7 +162,7 @@ class LiveLine:
             self.void()  # speech was lost to a stall; it is in line again
         self._log.tell_all(self._quality.note(picture.index, picture.kind))
         if with_sound and picture.kind in (PictureKind.HELD, PictureKind.LATE):
-            self._budget.note_missing()
+            self._budget.note_missing(asked=picture.stamps.queued_ns > 0)
         self._quiet_frames = self._quiet_frames + 1 if picture.kind is PictureKind.IDLE else 0
         self._follow_budget()
 

@@ -12,7 +12,7 @@ def settled(need_ms, *, jobs=500, slack_ms=25, seconds=20):
     """A budget after some idle seconds in which mouths took `need_ms`; the frames it had each second."""
     budget, frames = LatencyBudget(slack_ms * NS_PER_MS), []
     for _ in range(jobs):
-        budget.note(int(need_ms * NS_PER_MS))
+        budget.note(int(need_ms * NS_PER_MS), int(need_ms * NS_PER_MS))
     for second in range(seconds):
         budget.step(second * NS_PER_S, idle=True)
         frames.append(budget.frames)
@@ -50,7 +50,7 @@ def test_budget_comes_back_when_the_engine_is_quick_again_and_does_not_swing():
     budget, frames = settled(100)
     top = frames[-1]
     for _ in range(500):
-        budget.note(5 * NS_PER_MS)
+        budget.note(5 * NS_PER_MS, 5 * NS_PER_MS)
     changes = [budget.step((30 + second) * NS_PER_S, idle=True) for second in range(20)]
     assert [c for c in changes if c] == [-1] * (top - 2)
 
@@ -58,7 +58,7 @@ def test_budget_comes_back_when_the_engine_is_quick_again_and_does_not_swing():
 def test_frames_without_a_mouth_ask_for_one_frame_more():
     budget = LatencyBudget(25 * NS_PER_MS)
     for _ in range(100):
-        budget.note_missing()
+        budget.note_missing(asked=True)
     assert [budget.step(second * NS_PER_S, idle=True) for second in range(4)] == [1, 0, 0, 0]
 
 
@@ -68,9 +68,9 @@ def speech(budget, misses_of_ten, seconds, from_s=0):
     for second in range(from_s, from_s + seconds):
         for frame in range(25):
             if frame % 10 < misses_of_ten:
-                budget.note_missing()
+                budget.note_missing(asked=True)
             else:
-                budget.note(10 * NS_PER_MS)
+                budget.note(10 * NS_PER_MS, 5 * NS_PER_MS)
             budget.step(second * NS_PER_S + frame * 40 * NS_PER_MS, idle=False)
         frames.append(budget.frames)
     return frames
@@ -86,3 +86,13 @@ def test_many_missing_mouths_get_a_frame_more_in_the_middle_of_speech():
 
 def test_a_missing_mouth_now_and_then_is_no_reason_for_a_gap_in_speech():
     assert speech(LatencyBudget(25 * NS_PER_MS), misses_of_ten=1, seconds=10)[-1] == 2
+
+
+def test_three_lost_packets_in_a_hundred_cost_held_mouths_not_everybody_a_frame():
+    budget = LatencyBudget(25 * NS_PER_MS)
+    for frame in range(500):
+        if frame % 33 == 0:
+            budget.note_missing(asked=False)
+        else:
+            budget.note(8 * NS_PER_MS, 4 * NS_PER_MS)
+    assert [budget.step(second * NS_PER_S, idle=True) for second in range(4)] == [0] * 4
