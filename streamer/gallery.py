@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from avatars.bundled import bundled_portraits
 from avatars.errors import AvatarError
+from avatars.folder import FileIdentity
 from avatars.store import AvatarEntry, AvatarStore
 from streamer.http.wire import AvatarView
 from streamer.making import Making
@@ -53,6 +54,10 @@ class Gallery:
             views.setdefault(avatar_id, self._unready(avatar_id, 0.0, error))
         order = list(self._titles)
         return sorted(views.values(), key=lambda v: (order.index(v.id) if v.id in order else len(order), v.id))
+
+    def version(self, avatar_id: str) -> FileIdentity:
+        """Tells one making of an avatar from the next. Raises PacketMissing, PacketInvalid."""
+        return self._store.version(avatar_id)
 
     def thumbnail(self, avatar_id: str, side_px: int) -> bytes:
         """JPEG, at most `side_px` a side. Raises PacketMissing."""

@@ -66,6 +66,7 @@ class Making:
         job = MakingJob(secrets.token_hex(8), check_id(avatar_id), source, notify)
         if not self._line.put_nowait(job):
             raise MakingFull(WAITING_JOBS)
+        self.forget(avatar_id)
         self._jobs[job.job_id] = job
         for old in [j for j in self._jobs.values() if j.state in ("ready", "failed")][: len(self._jobs) - KEPT_JOBS]:
             del self._jobs[old.job_id]
@@ -77,6 +78,13 @@ class Making:
     def unfinished(self) -> list[MakingJob]:
         """Jobs that wait or run, and the last failures: what a gallery shows beside finished avatars."""
         return [job for job in self._jobs.values() if job.state != "ready"]
+
+    def forget(self, avatar_id: str) -> bool:
+        """Drop the failures of an avatar, so that no gallery shows them; whether there were any."""
+        failed = [job.job_id for job in self._jobs.values() if job.avatar_id == avatar_id and job.state == "failed"]
+        for job_id in failed:
+            del self._jobs[job_id]
+        return bool(failed)
 
     async def run(self) -> None:
         """Work through the line for ever."""

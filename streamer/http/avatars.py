@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from avatars.errors import PacketMissing
+from avatars.folder import FileIdentity
 from streamer.casting import Casting
 from streamer.gallery import Gallery
 from streamer.http.wire import AvatarView
@@ -23,7 +24,8 @@ class AvatarRoutes:
         self._gallery = gallery
         self._casting = casting
         self._executor = executor
-        self._thumbnails: dict[tuple[str, int], bytes] = {}
+        self._thumbnails: dict[tuple[str, int], tuple[FileIdentity, bytes]] = {}
+        """With the making of the packet they show: an avatar may be replaced by another of its name."""
 
     def add_to(self, app: web.Application) -> None:
         router = app.router
@@ -47,11 +49,13 @@ class AvatarRoutes:
         if size not in map(str, THUMBNAIL_SIZES_PX):
             raise web.HTTPBadRequest(text=f"size must be one of {', '.join(map(str, THUMBNAIL_SIZES_PX))}")
         key = (view.id, int(size))
-        if key not in self._thumbnails:
+        version = self._gallery.version(view.id)
+        if key not in self._thumbnails or self._thumbnails[key][0] != version:
             loop = asyncio.get_running_loop()
-            self._thumbnails[key] = await loop.run_in_executor(self._executor, self._gallery.thumbnail, *key)
+            jpeg = await loop.run_in_executor(self._executor, self._gallery.thumbnail, *key)
+            self._thumbnails[key] = version, jpeg
         headers = {"Cache-Control": "private, max-age=300"}
-        return web.Response(body=self._thumbnails[key], content_type="image/jpeg", headers=headers)
+        return web.Response(body=self._thumbnails[key][1], content_type="image/jpeg", headers=headers)
 
     async def clear(self, _: web.Request) -> web.Response:
         """Forget what is in memory; live sessions keep theirs."""

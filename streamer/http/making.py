@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from avatars.errors import PacketMissing
 from avatars.pool import AvatarPool
 from avatars.store import AvatarStore, check_id
 from streamer.http.body import json_answer
@@ -63,9 +64,14 @@ class MakingRoutes:
         return json_answer(_view(job))
 
     async def remove(self, request: web.Request) -> web.Response:
-        """Delete an avatar; sessions that show it go on."""
+        """Delete an avatar, or what is left of one that could not be made; sessions that show it go on."""
         avatar_id = request.match_info["avatar"]
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._store.remove, avatar_id)
+        had_failed = self._making.forget(avatar_id)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._store.remove, avatar_id)
+        except PacketMissing:
+            if not had_failed:
+                raise
         self._pool.drop(avatar_id)
         return web.Response(status=204)
 
