@@ -39,10 +39,19 @@ class Markup(HTMLParser):
         self.ids += [given["id"]] if "id" in given else []
 
 
+PAGES = {"index.html": (WEB.parent, "page"), "avatars.html": (WEB, "avatars")}
+"""Each page with the folder its addresses start from, and what its scripts are called."""
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def page(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def markup():
+def markup(page):
     found = Markup()
-    found.feed((WEB / "index.html").read_text(encoding="utf-8"))
+    found.feed((WEB / page).read_text(encoding="utf-8"))
     return found
 
 
@@ -63,14 +72,19 @@ def test_module_says_what_it_owns_and_imports_what_exists(path):
         assert (path.parent / target).resolve().is_file(), f"{target} is missing"
 
 
-def test_page_has_nothing_inline_and_loads_only_files_that_exist(markup):
+def test_page_has_nothing_inline_and_loads_only_files_that_exist(page, markup):
+    base, _ = PAGES[page]
     assert markup.inline == []
-    assert [load for load in markup.loads if not (WEB.parent / load).is_file()] == []
+    assert [load for load in markup.loads if load != "../" and not (base / load).is_file()] == []
 
 
-def test_elements_the_scripts_look_for_are_on_the_page(markup):
+def test_elements_the_scripts_look_for_are_on_the_page(page, markup):
+    _, scripts = PAGES[page]
     assert len(markup.ids) == len(set(markup.ids))
     wanted = {
-        wanted for path in SCRIPTS for wanted in re.findall(r"element\(\"([\w-]+)\"", path.read_text(encoding="utf-8"))
+        wanted
+        for path in (WEB / f"{scripts}.js", *sorted((WEB / scripts).glob("*.js")))
+        for wanted in re.findall(r"element\(\"([\w-]+)\"", path.read_text(encoding="utf-8"))
     }
+    assert wanted
     assert wanted - set(markup.ids) == set()
