@@ -215,13 +215,16 @@ class _Kept(Generic[T]):
 
 def _weigh(mask: U8, anchor: U8, scale: float, offset: float) -> tuple[U8, U16]:
     """Weight and base: (x * weight + base) >> 8 is x * scale + offset over the anchor, as far as the mask says."""
-    alpha, back = mask.astype(np.float64), anchor.astype(np.float64)
-    exact = alpha * (scale * 256.0 / 255.0)
-    weight = np.rint(exact)
-    rest = (alpha * offset + (255.0 - alpha) * back) * (256.0 / 255.0)
+    alpha = np.arange(256) * (256.0 / 255.0)
+    weight = np.rint(alpha * scale)
     # Half of 256 rounds; and what rounding took from the weight is made good for a medium x.
-    base = np.rint(rest + 128.0 + 128.0 * (exact - weight))
-    return weight.astype(np.uint8), base.astype(np.uint16)
+    front = np.rint(alpha * offset + 128.0 + 128.0 * (alpha * scale - weight))
+    back = np.multiply(anchor, 255 - mask, dtype=np.uint16)
+    rounded = back + 128
+    rounded += rounded >> 8
+    back += rounded >> 8  # times 256 / 255
+    back += np.asarray(cv2.LUT(mask, front.astype(np.uint16)), dtype=np.uint16)
+    return np.asarray(cv2.LUT(mask, weight.astype(np.uint8)), dtype=np.uint8), back
 
 
 def _distinct(packet: AvatarPacket) -> list[int]:
