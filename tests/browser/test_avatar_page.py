@@ -17,12 +17,24 @@ import pytest_asyncio
 from PIL import Image
 from playwright.async_api import expect
 
+from streamer.bench.served import serve_command, served
+
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
+TOKEN = "a-token-for-the-avatar-page"
 PORTRAITS = Path(__file__).parents[2] / "avatars/portraits"
 FILM_WITHIN_MS = 120_000
 SCREENSHOTS = os.environ.get("LIVEANCHOR_AVATAR_SCREENSHOTS")
 """A folder to keep pictures of the page in."""
+
+
+@pytest.fixture(scope="module")
+def guarded(avatars_dir, server, tmp_path_factory):
+    """A server with a token that takes small uploads only."""
+    settings = tmp_path_factory.mktemp("guarded") / "liveanchor.toml"
+    settings.write_text("[limits]\nupload_bytes = 100000\n")
+    with served(serve_command(avatars_dir, ["--token", TOKEN, "--config", str(settings)])) as running:
+        yield running
 
 
 @pytest.fixture
@@ -194,3 +206,21 @@ async def test_phone_needs_no_sideways_scrolling(avatar_page, scheme, name):
     await shoot(page, f"phone-report-{scheme}")
     heights = "nodes => nodes.filter(n => n.offsetParent).map(n => n.getBoundingClientRect().height)"
     assert min(await page.locator("button, input, a").evaluate_all(heights)) >= 44
+
+
+async def test_token_is_asked_for_and_a_file_too_large_is_named_so(visit, guarded):
+    page = await visit("web/avatars.html", at=guarded.url)
+    page.expects_refusals = True
+    await expect(page.locator("#notice-title")).to_have_text("This server asks for a token")
+    await page.get_by_label("Token").fill(TOKEN)
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".card-picture img")).not_to_have_count(0)
+    await expect(page.locator("#notice")).to_be_hidden()
+    noise = np.random.default_rng(7).integers(0, 256, (300, 300, 3), np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).save(buffer, "PNG")
+    file = {"name": "noise.png", "mimeType": "image/png", "buffer": buffer.getvalue()}
+    await upload(page, file, "noise")
+    await expect(page.locator("#trouble-title")).to_have_text("This file is too large")
+    await expect(page.locator("#trouble-detail")).to_contain_text("100 kB at most")
+    await expect(page.get_by_role("button", name="Make the anchor")).to_be_enabled()
