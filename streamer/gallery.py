@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from avatars.bundled import bundled_portraits
 from avatars.errors import AvatarError
@@ -58,6 +59,13 @@ class Gallery:
     def version(self, avatar_id: str) -> FileIdentity:
         """Tells one making of an avatar from the next. Raises PacketMissing, PacketInvalid."""
         return self._store.version(avatar_id)
+
+    def report(self, view: AvatarView) -> dict[str, Any]:
+        """What precompilation found: grade, face size, pose, advice; empty where nobody looked."""
+        if view.state != "ready":
+            return {}
+        found = self._store.info(view.id).get("report")
+        return found if isinstance(found, dict) else {}
 
     def thumbnail(self, avatar_id: str, side_px: int) -> bytes:
         """JPEG, at most `side_px` a side. Raises PacketMissing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from concurrent.futures import Executor
 
 import msgspec
@@ -38,7 +39,9 @@ class AvatarRoutes:
         return _json({"avatars": self._gallery.list()})
 
     async def show(self, request: web.Request) -> web.Response:
-        return _json(self._view(request))
+        """One avatar with the report of its making."""
+        view = self._view(request)
+        return _json(msgspec.structs.asdict(view) | {"report": self._gallery.report(view)})
 
     async def thumbnail(self, request: web.Request) -> web.Response:
         """A JPEG; `?size=` is one of THUMBNAIL_SIZES_PX, 256 by default."""
@@ -54,8 +57,11 @@ class AvatarRoutes:
             loop = asyncio.get_running_loop()
             jpeg = await loop.run_in_executor(self._executor, self._gallery.thumbnail, *key)
             self._thumbnails[key] = version, jpeg
-        headers = {"Cache-Control": "private, max-age=300"}
-        return web.Response(body=self._thumbnails[key][1], content_type="image/jpeg", headers=headers)
+        jpeg = self._thumbnails[key][1]
+        headers = {"Cache-Control": "private, no-cache", "ETag": f'"{hashlib.sha256(jpeg).hexdigest()[:20]}"'}
+        if request.headers.get("If-None-Match") == headers["ETag"]:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=jpeg, content_type="image/jpeg", headers=headers)
 
     async def clear(self, _: web.Request) -> web.Response:
         """Forget what is in memory; live sessions keep theirs."""

@@ -201,8 +201,13 @@ async def test_uploaded_portrait_becomes_an_avatar_that_can_be_shown_and_deleted
     job = await finished(served, location)
     assert job["state"] == "ready", job
     assert job["report"]["grade"] in "ABCD"
+    async with served.get("/api/avatars/guest") as response:
+        assert (await response.json())["report"] == job["report"]
     async with served.get("/api/avatars/guest/thumbnail") as response:
         assert response.status == 200
+        etag = response.headers["ETag"]
+    async with served.get("/api/avatars/guest/thumbnail", headers={"If-None-Match": etag}) as response:
+        assert response.status == 304
     async with served.delete("/api/avatars/guest") as response:
         assert response.status == 204
     async with served.get("/api/avatars/guest") as response:
