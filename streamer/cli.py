@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from streamer.commands import avatars, bench, engines, render
+from streamer.commands import avatars, bench, engines, models, render
 
 app = typer.Typer(
     name="liveanchor",
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 avatars.add_to(app)
 render.add_to(app)
+models.add_to(app)
 app.add_typer(engines.app, name="engines")
 app.add_typer(bench.app, name="bench")
 
