@@ -120,7 +120,7 @@ class Canvas:
         ):
             total = np.multiply(source, weight, dtype=np.uint16)
             total += base
-            plane[part] = total.astype("<u2", copy=False).view(np.uint8)[:, 1::2]
+            np.right_shift(total, 8, out=plane[part], casting="unsafe")
         for rect, lid, masks in lids:
             for plane, part, source, mask in zip(target, parts_of(rect), lid, masks, strict=True):
                 plane[part] = lerp_u8(source, plane[part], mask)

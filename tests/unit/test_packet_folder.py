@@ -8,6 +8,7 @@ import pickle  # noqa: TID251 - writing what strangers would write
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -371,9 +372,12 @@ def another_box():
     return [[21, 10, 70, 66]] * 3
 
 
+TRACE = Path(tempfile.gettempdir()) / "liveanchor-was-here"
+
+
 class RunsCode:
     def __reduce__(self):
-        return os.system, ("touch /tmp/liveanchor-was-here",)
+        return os.system, (f"touch {TRACE}",)
 
 
 def code_in_coords():
@@ -517,7 +521,7 @@ def test_a_hostile_packet_is_refused_and_nothing_of_it_runs(foreign, damage):
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 500
     assert sorted(path.name for path in folder.iterdir()) == before
-    assert not Path("/tmp/liveanchor-was-here").exists()
+    assert not TRACE.exists()
 
 
 def test_four_channels_are_refused_with_the_reason(foreign):
