@@ -13,7 +13,8 @@ from streamer.pipeline.resample import Decimator
 from streamer.pipeline.vad import CHUNK_MS, Vad, VadSettings
 
 _RING_SLOTS = 128
-ECHO_MARGIN = 8.0
+_SMOOTHING = 0.5
+ECHO_MARGIN = 6.0
 """Power above the predicted echo that is still taken for echo: rooms fluctuate."""
 NOISE_MARGIN = 3.0
 NEAR_SHARE = 0.5
@@ -32,7 +33,7 @@ class BargeInSettings:
     """What counts as an interruption."""
 
     minimum_speech_ms: int = 200
-    within_ms: int = 320
+    within_ms: int = 480
     """The least speech must come within this time."""
     pitched_share: float = 0.5
     """So much of it must be pitched."""
@@ -52,6 +53,8 @@ class BargeIn:
         self._path = EchoPath()
         self._speaker = _Speaker()
         self._microphone = Bands()
+        self._heard = np.zeros(BANDS)
+        self._echo = np.zeros(BANDS)
         self._noise: deque[F64] = deque(maxlen=_NOISE_CHUNKS)
         self._tail: F32 = np.zeros(CHUNK_SAMPLES_16K, np.float32)
 
@@ -61,21 +64,22 @@ class BargeIn:
 
     def hear(self, chunk: AudioChunk, slot: int, *, speaking: bool) -> bool:
         """What the microphone took up in a slot. True where the visitor interrupts; only while we are `speaking`."""
-        heard = self._microphone.push(chunk.samples16)
+        power = self._microphone.push(chunk.samples16)
         voice = self._vad.push(chunk, chunk.captured_ns).speech
         joined = np.concatenate((self._tail, chunk.samples16))
         self._tail = chunk.samples16
         played = self._speaker.before(slot)
-        echo = self._path.predict(played)
+        self._heard = _SMOOTHING * self._heard + (1 - _SMOOTHING) * power
+        self._echo = _SMOOTHING * self._echo + (1 - _SMOOTHING) * self._path.predict(played)
         if not played.any():
-            self._noise.append(heard)
+            self._noise.append(self._heard)
         noise = NOISE_MARGIN * self._floor()
-        self._path.learn(played, heard, noise)
+        self._path.learn(played, power, noise)
         if not speaking or self._path.learned_chunks < LEARNING_CHUNKS:
             self._recent.clear()
             return False
-        unexplained = np.maximum(0.0, heard - ECHO_MARGIN * echo - noise)
-        near = voice and unexplained.sum() > NEAR_SHARE * heard.sum()
+        unexplained = np.maximum(0.0, self._heard - ECHO_MARGIN * self._echo - noise)
+        near = voice and float(unexplained.sum()) > NEAR_SHARE * float(self._heard.sum())
         self._recent.append((near, near and pitch(joined) > PITCHED))
         nears, pitches = (sum(column) for column in zip(*self._recent, strict=True))
         if nears < self._needed or pitches < self._pitched_needed:

@@ -109,8 +109,8 @@ def check(config: Config) -> Config:
         raise ConfigError("canvas_px", f"must be one of {', '.join(map(str, CANVAS_SIZES_PX))}")
     if not 0 <= config.vad.aggressiveness <= 3:
         raise ConfigError("vad.aggressiveness", "must be 0 to 3")
-    if not 100 <= config.barge_in.minimum_speech_ms <= 320:
-        raise ConfigError("barge_in.minimum_speech_ms", "must be 100 to 320")
+    if not 100 <= config.barge_in.minimum_speech_ms <= 400:
+        raise ConfigError("barge_in.minimum_speech_ms", "must be 100 to 400")
     if config.ice.udp_ports is not None:
         low, high = config.ice.udp_ports
         if not 1 <= low <= high <= 65_535:

@@ -21,17 +21,20 @@ BANDS = len(_EDGES_HZ) - 1
 _WINDOW_SAMPLES = 512
 TAPS = 45
 """900 ms: the way there and back, and the room."""
-_FORGET = 0.997
+_FORGET = 0.998
 _SWEEP_CHUNKS = 3
 _LEVERAGE = 50.0
-_SMOOTHING = 0.5
+_TRUST_HEARD = 0.1
+"""Errors count relative to the echo expected plus so much of what was heard: a voice is ten of them at most."""
+_KNOWN_CHUNKS = 60
+"""Until then the expected echo means little, and errors count relative to what was heard alone."""
 _QUIET = 3e-8
 """Power of a band at which there is nothing to hear, full scale = 1."""
 _MOST_GAIN = 30.0
 
 
 class Bands:
-    """20 ms chunks at 16 kHz to power in bands, smoothed over about 60 ms."""
+    """20 ms chunks at 16 kHz to power in bands."""
 
     def __init__(self) -> None:
         hz = np.fft.rfftfreq(_WINDOW_SAMPLES, 1 / 16_000)
@@ -39,15 +42,13 @@ class Bands:
         self._bank = inside.astype(np.float64) / (_WINDOW_SAMPLES * 96)
         self._shape = np.hanning(_WINDOW_SAMPLES).astype(np.float32)
         self._tail = np.zeros(_WINDOW_SAMPLES - CHUNK_SAMPLES_16K, np.float32)
-        self._power = np.zeros(BANDS)
 
     def push(self, samples16: F32) -> F64:
         """(320,) f32 to (BANDS,) power."""
         joined = np.concatenate((self._tail, samples16))
         self._tail = joined[CHUNK_SAMPLES_16K:]
-        power = self._bank @ np.abs(np.fft.rfft(joined * self._shape)) ** 2
-        self._power = _SMOOTHING * self._power + (1 - _SMOOTHING) * power
-        return self._power
+        power: F64 = self._bank @ np.abs(np.fft.rfft(joined * self._shape)) ** 2
+        return power
 
 
 class EchoPath:
@@ -72,7 +73,8 @@ class EchoPath:
         audible = (played * self._gains).sum(axis=0) > 300 * _QUIET
         if not audible.any():
             return
-        scale = heard + _QUIET
+        known = min(1.0, self.learned_chunks / _KNOWN_CHUNKS)
+        scale = known * self.predict(played) + (1.0 - (1.0 - _TRUST_HEARD) * known) * heard + _QUIET
         heard = np.maximum(0.0, heard - noise)
         rows = (played * self._gains / scale)[:, audible]
         rows /= np.maximum(1.0, rows.max(axis=0) / _LEVERAGE)
