@@ -1,6 +1,6 @@
 """The latency budget: how many frames a session keeps between sound and picture, after what rendering really takes.
 
-Pure. Changes by one frame at a time, while nobody speaks; grows in the middle of speech where mouths fail in numbers.
+Pure. Changes by one frame at a time, while nobody speaks; grows in any pause where mouths fail in numbers.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ GAP_NS = NS_PER_S
 """Between two changes."""
 RECENT_JOBS, PRESSING_MISSES = 25, 4
 """A gap of one frame, once, is better than every sixth mouth missing for as long as somebody speaks."""
+STALL_FRAMES = 8
+"""Mouths missing in a row are one failure, a stall that no budget would have helped; so long a row is another one."""
 
 
 class LatencyBudget:
@@ -38,6 +40,7 @@ class LatencyBudget:
         self._needs_ns: deque[int] = deque(maxlen=SPAN_JOBS)
         self._renders_ns: deque[int] = deque(maxlen=SPAN_JOBS)
         self._missed: deque[bool] = deque(maxlen=RECENT_JOBS)
+        self._missing_in_a_row = 0
         self._changed_ns: int | None = None
 
     @property
@@ -61,23 +64,32 @@ class LatencyBudget:
         self._needs_ns.append(need_ns)
         self._renders_ns.append(render_ns)
         self._missed.append(False)
+        self._missing_in_a_row = 0
 
     def note_missing(self, *, asked: bool) -> None:
         """A frame was released without its mouth: it would have needed more than there is.
 
         asked: the engine had been asked for it, so the network is not to blame.
         """
+        self._missing_in_a_row += 1
+        if self._missing_in_a_row % STALL_FRAMES != 1:
+            return
         short_ns = self.room_ns + FRAME_NS - MARGIN_NS
         self._needs_ns.append(short_ns)
         if asked:
             self._renders_ns.append(short_ns)
         self._missed.append(True)
 
-    def step(self, now_ns: int, *, idle: bool) -> int:
-        """-1, 0 or 1: the change to make now. At most one a second."""
+    def step(self, now_ns: int, *, idle: bool, pause: bool = True) -> int:
+        """-1, 0 or 1: the change to make now. At most one a second.
+
+        pause: a frame more would not tear a word apart.
+        """
         if self._changed_ns is not None and now_ns - self._changed_ns < GAP_NS:
             return 0
-        change = self._settled_change() if idle else int(sum(self._missed) >= PRESSING_MISSES)
+        change = int(pause and sum(self._missed) >= PRESSING_MISSES)
+        if not change and idle:
+            change = self._settled_change()
         if _bounded(self.frames + change) == self.frames:
             return 0
         self.frames += change

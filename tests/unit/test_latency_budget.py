@@ -63,11 +63,11 @@ def test_frames_without_a_mouth_ask_for_one_frame_more():
 
 
 def speech(budget, misses_of_ten, seconds, from_s=0):
-    """Frames of a budget second by second, while somebody speaks and so many mouths of ten are missing."""
+    """Frames of a budget second by second, while somebody speaks and so many mouths of ten are missing, here and there."""
     frames = []
     for second in range(from_s, from_s + seconds):
         for frame in range(25):
-            if frame % 10 < misses_of_ten:
+            if frame * misses_of_ten % 10 < misses_of_ten:
                 budget.note_missing(asked=True)
             else:
                 budget.note(10 * NS_PER_MS, 5 * NS_PER_MS)
@@ -82,6 +82,17 @@ def test_many_missing_mouths_get_a_frame_more_in_the_middle_of_speech():
     assert frames[0] == 3
     assert all(b - a <= 1 for a, b in pairwise(frames))
     assert speech(budget, misses_of_ten=0, seconds=10, from_s=20)[-1] == budget.frames, "it shrinks in silence only"
+
+
+def test_a_stall_is_one_failure_however_many_mouths_it_takes():
+    budget = LatencyBudget(25 * NS_PER_MS)
+    for second in range(6):
+        for frame in range(25):
+            if frame < 7:
+                budget.note_missing(asked=True)
+            else:
+                budget.note(10 * NS_PER_MS, 5 * NS_PER_MS)
+            assert budget.step(second * NS_PER_S + frame * 40 * NS_PER_MS, idle=False) == 0
 
 
 def test_a_missing_mouth_now_and_then_is_no_reason_for_a_gap_in_speech():
