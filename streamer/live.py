@@ -168,7 +168,9 @@ class LiveLine:
 
     def _follow_budget(self) -> None:
         idle = self._quiet_frames > QUIET_FRAMES and not self._speech.flowing and not self._stages.vad.speech
-        change = self._budget.step(self._parts.clock.now_ns(), idle=idle)
+        # Pushed speech is only asked for earlier; a microphone's sound would have to be torn apart.
+        pause = self._parts.source is Source.AGENT or (self._quiet_frames > 1 and not self._stages.vad.speech)
+        change = self._budget.step(self._parts.clock.now_ns(), idle=idle, pause=pause)
         if change:
             self._ingest.shift(change)
             self._ingest.fill_margin_ns = int(self._patience_ms() * NS_PER_MS)
