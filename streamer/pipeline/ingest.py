@@ -7,7 +7,6 @@ dropped, never queued: an underrun holds, it does not shift.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from streamer.channel import Channel, ChannelClosed
 from streamer.clock import NS_PER_MS, NS_PER_S, Clock
 from streamer.media import CHUNK_SAMPLES, FRAME_NS, FRAME_SAMPLES, S16, SOUND_HZ, AudioChunk, SoundBlock
+from streamer.pipeline.drift import DriftFollower
 from streamer.pipeline.resample import F32, Decimator, LeaningResampler
 
 CHUNK_NS = CHUNK_SAMPLES * NS_PER_S // SOUND_HZ
@@ -26,13 +26,6 @@ class IngestSettings:
 
     fill_margin_ms: float = 30.0
     """How long after its due time a chunk's sound is waited for before silence takes its slot."""
-    lean_ppm: float = 1000.0
-    """Speed change while correcting drift: 1.7 cents, inaudible."""
-    lean_above_ms: float = 3.0
-    lean_until_ms: float = 0.5
-    anchor_late_ms: float = 150.0
-    """Sound that was too late for this long is a changed path: anchor anew."""
-    anchor_early_ms: float = 80.0
 
 
 @dataclass(slots=True)
@@ -42,26 +35,6 @@ class IngestCounts:
     late_samples: int = 0
     filled_samples: int = 0
     anchors: int = 0
-
-
-class _Lateness:
-    """The least lateness of blocks over the last two seconds: drift without the jitter."""
-
-    def __init__(self, span_ns: int = 2 * NS_PER_S) -> None:
-        self._span_ns = span_ns
-        self._seen: deque[tuple[int, float]] = deque()
-
-    def note(self, now_ns: int, lateness_ms: float) -> float:
-        self._seen.append((now_ns, lateness_ms))
-        while self._seen[0][0] < now_ns - self._span_ns:
-            self._seen.popleft()
-        return min(value for _, value in self._seen)
-
-    def full(self, now_ns: int) -> bool:
-        return bool(self._seen) and now_ns - self._seen[0][0] > self._span_ns * 3 // 4
-
-    def clear(self) -> None:
-        self._seen.clear()
 
 
 class Ingest:
@@ -74,13 +47,11 @@ class Ingest:
         """How long after its due time a chunk's sound is waited for; follows what playout can wait."""
         self._resampler = LeaningResampler()
         self._decimator = Decimator()
-        self._lateness = _Lateness()
-        self._lean_ppm = 0.0
+        self._drift = DriftFollower()
         self._pending = np.zeros(0, np.float32)
         self._pending_first = 0
         self._next_first = 0
         self._anchored = False
-        self._late_since_ns: int | None = None
         self._captured_ns = start_ns
         self._lead_ns = 0
         self.generation = 0
@@ -113,12 +84,12 @@ class Ingest:
 
     def push(self, block: SoundBlock, now_ns: int) -> list[AudioChunk]:
         """Put a block on the grid. Returns the chunks it completes, contiguous with all before them."""
-        samples = self._resampler.push(block.pcm48.astype(np.float32) / 32768.0, 1.0 + self._lean_ppm * 1e-6)
+        samples = self._resampler.push(block.pcm48.astype(np.float32) / 32768.0, 1.0 + self._drift.lean_ppm * 1e-6)
         if not self._anchored:
             self._anchor(block.arrived_ns, len(samples))
-        self._append(samples, now_ns)
+        lost = self._append(samples)
         self._captured_ns = block.arrived_ns
-        self._follow(block.arrived_ns)
+        self._follow(block.arrived_ns, lost=lost)
         return self._complete()
 
     def fill(self, now_ns: int) -> list[AudioChunk]:
@@ -149,23 +120,16 @@ class Ingest:
         """
         self._pending_first += int(np.ceil(lateness_ms * NS_PER_MS / CHUNK_NS)) * CHUNK_SAMPLES
         self._trim()
-        self._late_since_ns = None
-        self._lean_ppm = 0.0
-        self._lateness.clear()
         self.counts.anchors += 1
 
-    def _append(self, samples: F32, now_ns: int) -> None:
+    def _append(self, samples: F32) -> bool:
+        """Add to what is pending. True where some of it comes too late for its slots."""
         first = self._pending_first + len(self._pending)
         late = min(len(samples), max(0, self._next_first - first))
-        if late:
-            self.counts.late_samples += late
-            if self._late_since_ns is None:
-                self._late_since_ns = now_ns
-                self._lateness.clear()
-        else:
-            self._late_since_ns = None
+        self.counts.late_samples += late
         self._pending = np.concatenate((self._pending, samples))
         self._trim()
+        return late > 0
 
     def _trim(self) -> None:
         """Forget pending sound whose slot has been given away."""
@@ -174,29 +138,13 @@ class Ingest:
             self._pending = self._pending[gone:]
             self._pending_first += gone
 
-    def _follow(self, arrived_ns: int) -> None:
+    def _follow(self, arrived_ns: int, *, lost: bool) -> None:
         """Lean against drift; anchor anew after a lasting change of the path."""
-        settings = self._settings
         end = self._pending_first + len(self._pending)
         expected_ns = self._start_ns - self._lead_ns + end * NS_PER_S // SOUND_HZ
-        drift_ms = self._lateness.note(arrived_ns, (arrived_ns - expected_ns) / NS_PER_MS)
-        late_for_ns = arrived_ns - self._late_since_ns if self._late_since_ns is not None else 0
-        if late_for_ns > settings.anchor_late_ms * NS_PER_MS:
-            self._anchor_anew(drift_ms)
-            return
-        if not self._lateness.full(arrived_ns):
-            return
-        if drift_ms < -settings.anchor_early_ms:
-            self._anchor_anew(drift_ms)
-            return
-        # An anchor rounds up to a chunk edge, so a block lies between one chunk early and just in time.
-        late_ms, early_ms = drift_ms, -drift_ms - CHUNK_NS / NS_PER_MS
-        if late_ms > settings.lean_above_ms:
-            self._lean_ppm = settings.lean_ppm
-        elif early_ms > settings.lean_above_ms:
-            self._lean_ppm = -settings.lean_ppm
-        elif max(late_ms, early_ms) < -settings.lean_until_ms:
-            self._lean_ppm = 0.0
+        lateness_ms = self._drift.follow(arrived_ns, arrived_ns - expected_ns, lost=lost)
+        if lateness_ms is not None:
+            self._anchor_anew(lateness_ms)
 
     def _complete(self) -> list[AudioChunk]:
         chunks = []
