@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +45,7 @@ def render(
         Path, typer.Argument(help="Sound to speak: a sound file, or a clip whose sound to use; - for none.")
     ],
     out: Annotated[Path, typer.Argument(help="File to write, .mp4 or .webm; a report lies beside it as OUT.json.")],
-    engine: Annotated[str, typer.Option(help="Engine to render with.")] = "liveportrait",
+    engine: Annotated[str, typer.Option(help="Engine to render with: warp, or liveportrait.")] = "warp",
     driving: Annotated[
         Path | None, typer.Option(help="Clip of a face whose motion to take; AUDIO is laid over it.")
     ] = None,
@@ -66,33 +66,64 @@ def render(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report and nothing else.")] = False,
 ) -> None:
-    """Render a talking portrait offline. What an interrupted run has done is kept and gone on with."""
+    """Render a talking portrait offline. With liveportrait, what an interrupted run has done is gone on with."""
+    from engines import catalog
+
+    sound_file = None if str(audio) == "-" else audio
+    wishes = Wishes(
+        portrait, sound_file, driving, idle, tier, models, seeded, reduced, seed, tuple(inject or ()), device
+    )
+    if engine in catalog.names():
+        _talk(engine, wishes, out, as_json=as_json)
+        return
+    report = _report(engine, wishes, Leftovers(out, fresh, keep_work), quiet=as_json)
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        _summary(report, out)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Where the file goes, and what becomes of earlier and later work files."""
+
+    out: Path
+    fresh: bool
+    keep_work: bool
+
+
+def _talk(engine: str, wishes: Wishes, out: Path, *, as_json: bool) -> None:
+    """With an engine of the live line: a sound spoken into an MP4."""
+    from streamer.commands.talking import talk
+    from streamer.errors import ConfigError
+
+    if wishes.audio is None or wishes.driving or wishes.idle_s is not None or out.suffix.lower() != ".mp4":
+        raise ConfigError("--engine", f"{engine} speaks a sound into an .mp4; take liveportrait for anything else")
+    talk(str(wishes.portrait), wishes.audio, out, engine, as_json=as_json)
+
+
+def _report(engine: str, wishes: Wishes, leftovers: Leftovers, *, quiet: bool) -> dict[str, Any]:
+    """With an engine of its own offline chain."""
     from streamer.clock import MonotonicClock
     from streamer.commands.showing import Showing
     from streamer.errors import ConfigError
     from streamer.render.job import Order, RenderJob
 
-    if tier not in TIERS:
-        raise ConfigError("--tier", f"{tier} is none of {', '.join(TIERS)}")
+    if wishes.tier not in TIERS:
+        raise ConfigError("--tier", f"{wishes.tier} is none of {', '.join(TIERS)}")
     maker = _MAKERS.get(engine)
     if maker is None:
-        raise ConfigError("--engine", f"{engine} renders no files; choose one of {', '.join(_MAKERS)}")
-    sound_file = None if str(audio) == "-" else audio
-    wishes = Wishes(
-        _portrait(portrait), sound_file, driving, idle, tier, models, seeded, reduced, seed, tuple(inject or ()), device
-    )
+        raise ConfigError("--engine", f"{engine} renders no files; choose warp or one of {', '.join(_MAKERS)}")
+    wishes = replace(wishes, portrait=_portrait(wishes.portrait))
     take, sound = maker(wishes)
-    about = {k: v for k, v in asdict(wishes).items() if k not in ("portrait", "audio", "driving", "models")}
-    about |= {"engine": engine, "portrait": wishes.portrait.name, "models": str(models) if models else None}
-    about |= {"audio": sound_file.name if sound_file else None, "driving": driving.name if driving else None}
-    files = [path for path in (wishes.portrait, sound_file, driving) if path is not None]
-    with Showing(quiet=as_json) as showing:
-        job = RenderJob(take, Order(out, sound, about, files, fresh, keep_work), MonotonicClock(), showing)
-        report = job.run()
-    if as_json:
-        typer.echo(json.dumps(report, indent=2))
-    else:
-        _summary(report, out)
+    paths = {"portrait": wishes.portrait, "audio": wishes.audio, "driving": wishes.driving}
+    about = {k: v for k, v in asdict(wishes).items() if k not in paths and k != "models"}
+    about |= {name: path.name if path else None for name, path in paths.items()}
+    about |= {"engine": engine, "models": str(wishes.models) if wishes.models else None}
+    files = [path for path in paths.values() if path is not None]
+    with Showing(quiet=quiet) as showing:
+        order = Order(leftovers.out, sound, about, files, leftovers.fresh, leftovers.keep_work)
+        return RenderJob(take, order, MonotonicClock(), showing).run()
 
 
 def _portrait(given: Path) -> Path:
