@@ -8,12 +8,14 @@ from engines.liveportrait.joyvasa.motion_generator import AUDIO_FEATURES
 from engines.stage import StageContract
 
 
+_MOTION = "batch, frame at 25 fps, coefficient: 63 expression, scale, 3 shift, pitch, yaw, roll"
+_HEARD = "batch, frame at 25 fps, feature"
+
+
 def contracts(sizes: DenoiserSizes, hidden: int = AUDIO_FEATURES) -> tuple[StageContract, ...]:
     """The stages at these widths. P frames of context, then L of the window."""
-    frames, context, width = sizes.n_motions, sizes.n_prev_motions, sizes.feature_dim
+    frames, width = sizes.n_motions, sizes.feature_dim
     samples = 640 * frames + 80
-    motion_axes = "batch, frame at 25 fps, coefficient: 63 expression, scale, 3 shift, pitch, yaw, roll"
-    heard_axes = "batch, frame at 25 fps, feature"
     return (
         StageContract(
             "hubert",
@@ -40,36 +42,41 @@ def contracts(sizes: DenoiserSizes, hidden: int = AUDIO_FEATURES) -> tuple[Stage
             ),
             (
                 TensorContract(
-                    "audio", ("B", frames, width), "float32", heard_axes, "any", "audio_features; stays on the device"
+                    "audio", ("B", frames, width), "float32", _HEARD, "any", "audio_features; stays on the device"
                 ),
             ),
         ),
-        StageContract(
-            "denoiser",
-            (
-                TensorContract(
-                    "motion", ("B", frames, sizes.motion_feat_dim), "float32", motion_axes, "any",
-                    "sampler; stays on the device for all steps",
-                ),
-                TensorContract(
-                    "audio", ("B", frames, width), "float32", heard_axes, "any",
-                    "audio_features, or the learnt null; guidance runs both as one batch",
-                ),
-                TensorContract(
-                    "prev_motion", ("B", context, sizes.motion_feat_dim), "float32", motion_axes, "any",
-                    "the window before, or the learnt start",
-                ),
-                TensorContract(
-                    "prev_audio", ("B", context, width), "float32", heard_axes, "any",
-                    "the window before, or the learnt start",
-                ),
-                TensorContract("step", ("B",), "int64", "batch", "1..500", "sampler; the diffusion step, descending"),
+        _denoiser(sizes),
+    )  # fmt: skip
+
+
+def _denoiser(sizes: DenoiserSizes) -> StageContract:
+    frames, context, width = sizes.n_motions, sizes.n_prev_motions, sizes.feature_dim
+    return StageContract(
+        "denoiser",
+        (
+            TensorContract(
+                "motion", ("B", frames, sizes.motion_feat_dim), "float32", _MOTION, "any",
+                "sampler; stays on the device for all steps",
             ),
-            (
-                TensorContract(
-                    "clean", ("B", context + frames, sizes.motion_feat_dim), "float32", motion_axes, "any",
-                    "denoiser; the sampler keeps the last frames of it",
-                ),
+            TensorContract(
+                "audio", ("B", frames, width), "float32", _HEARD, "any",
+                "audio_features, or the learnt null; guidance runs both as one batch",
+            ),
+            TensorContract(
+                "prev_motion", ("B", context, sizes.motion_feat_dim), "float32", _MOTION, "any",
+                "the window before, or the learnt start",
+            ),
+            TensorContract(
+                "prev_audio", ("B", context, width), "float32", _HEARD, "any",
+                "the window before, or the learnt start",
+            ),
+            TensorContract("step", ("B",), "int64", "batch", "1..500", "sampler; the diffusion step, descending"),
+        ),
+        (
+            TensorContract(
+                "clean", ("B", context + frames, sizes.motion_feat_dim), "float32", _MOTION, "any",
+                "denoiser; the sampler keeps the last frames of it",
             ),
         ),
     )  # fmt: skip
