@@ -7,7 +7,6 @@ from engines.liveportrait.joyvasa.denoiser import DenoiserSizes
 from engines.liveportrait.joyvasa.motion_generator import AUDIO_FEATURES
 from engines.stage import StageContract
 
-
 _MOTION = "batch, frame at 25 fps, coefficient: 63 expression, scale, 3 shift, pitch, yaw, roll"
 _HEARD = "batch, frame at 25 fps, feature"
 
