@@ -91,3 +91,15 @@ class SpeechRejected(StreamerError):
 
     def __str__(self) -> str:
         return self.reason
+
+
+class ServerRefused(StreamerError):
+    """Another server of ours has refused a call: its status and its words."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(status, detail)
+        self.status = status
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.detail} (status {self.status})"

@@ -18,7 +18,7 @@ _SILENCE.flags.writeable = False
 
 
 class Feed:
-    """Contiguous 20 ms chunks on the grid, from a line of speech. `emit` once a frame."""
+    """Contiguous 20 ms chunks on the grid, from a line of speech. `emit` once a frame, or more often."""
 
     def __init__(self, line: SpeechLine, first_release_ns: int, lookahead_chunks: int, tail_frames: int) -> None:
         """first_release_ns: when frame 0 is released; lookahead_chunks: sound an engine needs behind a frame;
@@ -29,11 +29,12 @@ class Feed:
         self._ahead_samples = lookahead_chunks * CHUNK_SAMPLES
         self._decimator = Decimator()
         self._tail_frames = tail_frames
-        self._tail_left = 0
+        self._tail_until = -1
         self._next_first = 0
         self._tick = 0
         self._generation = 0
         self._open_from = 0
+        self._begins_at = 0
         self.render_frames = 1
         """How many frames before its release a frame's sound leaves: the time to render its mouth."""
         self.released = -1
@@ -47,16 +48,19 @@ class Feed:
     def void(self, generation: int) -> None:
         """What was emitted is void; what comes is of a new generation and starts with a whole frame."""
         self._generation = generation
-        self._tail_left = 0
+        self._tail_until = -1
         self._open_from = -(-self._next_first // FRAME_SAMPLES) * FRAME_SAMPLES
 
     def emit(self, now_ns: int) -> list[AudioChunk]:
         """The chunks due by now."""
         reached = (now_ns - self._first_release_ns) // FRAME_NS + self.render_frames
-        self._tick = max(self._tick, reached) + 1
+        self._tick = max(self._tick, reached + 1)
+        # New speech begins with a frame that can still get its mouth; what is running goes on wherever it can be heard.
+        self._begins_at = 0 if self._line.running else reached * FRAME_SAMPLES
         chunks = self._until(reached * FRAME_SAMPLES, now_ns)
-        self._tail_left = self._tail_frames if self._line.flowing else self._tail_left - 1
-        if self._tail_left > 0:
+        if self._line.flowing:
+            self._tail_until = reached + self._tail_frames
+        if reached < self._tail_until:
             chunks += self._until((reached + 1) * FRAME_SAMPLES + self._ahead_samples, now_ns)
         return chunks
 
@@ -70,7 +74,7 @@ class Feed:
         first = self._next_first
         self._next_first += CHUNK_SAMPLES
         pcm48 = None
-        if first >= max(self._open_from, (self.released + 1) * FRAME_SAMPLES):
+        if first >= max(self._open_from, self._begins_at, (self.released + 1) * FRAME_SAMPLES):
             pcm48 = self._line.take(first)
         if pcm48 is None:
             pcm48 = _SILENCE

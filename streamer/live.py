@@ -11,7 +11,7 @@ from streamer import feed
 from streamer.barge_in import BargeIn, BargeInSettings
 from streamer.budget import LatencyBudget
 from streamer.casting import Cast
-from streamer.channel import Channel, ChannelClosed, WhenFull
+from streamer.channel import Channel, ChannelClosed
 from streamer.clock import NS_PER_MS, NS_PER_S, Clock
 from streamer.config import Config
 from streamer.events import EventLog
@@ -20,16 +20,15 @@ from streamer.listening import SLOT_NS, Listener
 from streamer.media import (
     CHUNK_SAMPLES,
     FRAME_NS,
-    AudioChunk,
     AudioWindow,
     FrameSound,
-    GatedChunk,
     Picture,
     PictureKind,
     RenderedMouth,
     SoundBlock,
     Source,
 )
+from streamer.passage import Passage, Stages
 from streamer.pipeline import compose, ingest, interlude, lipsync, playout, vad, window
 from streamer.quality import QualityWatch
 from streamer.rtc.peer import Peer
@@ -75,6 +74,7 @@ class LiveLine:
         self._feed = feed.Feed(speech, self._playout.next_release_ns, lookahead_chunks(spec), tail_frames)
         self._feed.render_frames = self._budget.render_frames
         self._stages = _stages(parts, self._playout.deadline_ns)
+        self._passage = Passage(self._stages, self, parts.clock)
         self._record = LatencyRecord()
         self._quality = QualityWatch()
         self._ear = _ear(parts, self._delay_ns())
@@ -101,17 +101,10 @@ class LiveLine:
 
     def start(self, group: asyncio.TaskGroup, first: list[SoundBlock], on_barge_in: Callable[[], None]) -> None:
         """Start one task a stage. `first` are blocks already taken: they begin the grid."""
-        parts, clock, stages = self._parts, self._parts.clock, self._stages
-        chunks: Channel[AudioChunk] = Channel("chunks", 64, WhenFull.DROP_OLDEST)
-        gated: Channel[GatedChunk] = Channel("gated", 64, WhenFull.DROP_OLDEST)
-        windows: Channel[FrameSound | AudioWindow] = Channel("windows", 64, WhenFull.DROP_OLDEST)
-        tasks = {
-            "vad": vad.run(stages.vad, chunks, gated, clock),
-            "window": window.run(stages.windower, gated, windows, clock),
-            "lipsync": lipsync.run(stages.lipsync, windows, self, clock),
-            "playout": playout.run(self._playout, stages.composer.picture, self._release, clock),
-            "snapshot": self._report(),
-        }
+        parts, clock, chunks = self._parts, self._parts.clock, self._passage.chunks
+        tasks = self._passage.tasks()
+        tasks["playout"] = playout.run(self._playout, self._picture, self._release, clock)
+        tasks["snapshot"] = self._report()
         if parts.source is Source.MIRROR:
             if first:
                 self._ingest.anchor_at_start()
@@ -151,6 +144,14 @@ class LiveLine:
             take(mouth)
 
         return sink
+
+    def _picture(self, index: int, now_ns: int) -> Picture:
+        if not self._stages.composer.has_sound(index):
+            if self._speech.running:
+                for chunk in self._feed.emit(now_ns):
+                    self._passage.chunks.put_nowait(chunk)
+            self._passage.hurry(now_ns)
+        return self._stages.composer.picture(index, now_ns)
 
     def _release(self, picture: Picture) -> None:
         self._parts.peer.show(picture)
@@ -205,17 +206,9 @@ class LiveLine:
             self._parts.peer.send_event(message)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Stages:
-    vad: vad.Vad
-    windower: window.Windower
-    lipsync: lipsync.LipSync
-    composer: compose.Composer
-
-
-def _stages(parts: SessionParts, deadline_ns: Callable[[int], int]) -> _Stages:
+def _stages(parts: SessionParts, deadline_ns: Callable[[int], int]) -> Stages:
     spec, cast, vad_config = parts.spec, parts.cast, parts.config.vad
-    return _Stages(
+    return Stages(
         vad.Vad(vad.VadSettings(vad_config.aggressiveness, vad_config.minimum_speech_ms, vad_config.hangover_ms)),
         window.Windower(window.WindowSettings(spec.context_samples, spec.lookahead_samples, vad_config.preroll_ms)),
         lipsync.LipSync(cast.face, parts.inference.session(cast.canvas), deadline_ns),

@@ -63,6 +63,12 @@ class SpeechLine:
         return bool(self._flying) or (front is not None and self._can_give(front))
 
     @property
+    def running(self) -> bool:
+        """In the middle of an utterance: its next sound follows on what was taken."""
+        front = self._front()
+        return bool(self._flying) or (front is not None and front.flowing)
+
+    @property
     def audible(self) -> bool:
         """The listener hears the first of the line."""
         return bool(self._line) and self._line[0].started

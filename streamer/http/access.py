@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 from urllib.parse import urlsplit
 
@@ -51,10 +53,24 @@ def _refuse(request: web.Request, config: Config) -> web.Response | None:
         return problem(403, "this origin may not use this server; see allowed_origins")
     if config.token is None or not request.path.startswith(("/api/", "/metrics")) or request.method == "OPTIONS":
         return None
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), config.token.encode()):
+    if hmac.compare_digest(_given(request), config.token.encode()):
         return None
     return problem(401, "a bearer token is needed", headers={"WWW-Authenticate": 'Bearer realm="liveanchor"'})
+
+
+def _given(request: web.Request) -> bytes:
+    """The token that came along; empty without one. A browser's WebSocket can carry it as a subprotocol only."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return given.strip().encode()
+    for offered in request.headers.get("Sec-WebSocket-Protocol", "").split(","):
+        name, _, coded = offered.strip().partition(".")
+        if name == "bearer":
+            try:
+                return base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4))
+            except binascii.Error:
+                return b""
+    return b""
 
 
 def _host_name(request: web.Request) -> str | None:

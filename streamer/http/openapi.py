@@ -66,7 +66,22 @@ OPERATIONS: tuple[Operation, ...] = (
         body=(("audio/wav", None), ("audio/flac", None), ("audio/mpeg", None), ("audio/ogg", None), ("text/plain", None)),
         gives=((_JSON, wire.SpeechAccepted),), problems=(400, 404, 409, 413, 415, 501),
     ),
+    Operation("get", "/api/sessions/{session}/speech", "WebSocket: speak PCM while it is being made.", status=101, parameters=(_SESSION,), problems=(404, 409, 426)),
     Operation("post", "/api/sessions/{session}/interrupt", "Stop speaking.", status=202, parameters=(_SESSION,), problems=(404,)),
+    Operation(
+        "get", "/api/sessions/{session}/events", "What happens, as Server-Sent Events.",
+        parameters=(_SESSION, _query("after", {"type": "integer", "default": 0})),
+        gives=(("text/event-stream", None),), problems=(400, 404),
+    ),
+    Operation(
+        "post", "/api/sessions/{session}/avatar", "Go on with another avatar or size.",
+        parameters=(_SESSION, _query("avatar", {"type": "string"}), _query("canvas", {"type": "integer"})),
+        gives=((_JSON, wire.SessionView),), problems=(400, 404, 409, 410),
+    ),
+    Operation(
+        "post", "/api/sessions/{session}/action", "Play a clip of the avatar between two utterances.", status=202,
+        parameters=(_SESSION, _query("name", {"type": "string"}, required=True)), problems=(400, 404, 409, 410),
+    ),
 )  # fmt: skip
 
 

@@ -108,6 +108,9 @@ def view_of(session: Session, *, whole_id: bool) -> SessionView:
         avatar=session.avatar_id,
         source=str(session.source),
         state=str(session.state),
+        canvas=session.cast.canvas_px,
+        speaking=session.speaking,
+        queued_s=round(session.queued_s, 3),
     )
 
 

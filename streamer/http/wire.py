@@ -29,6 +29,11 @@ class SessionView(msgspec.Struct, frozen=True):
     avatar: str
     source: str
     state: str
+    canvas: int
+    """Largest side of the video that was asked for."""
+    speaking: bool
+    queued_s: float
+    """Speech that waits or is being heard."""
 
 
 class SpeechAccepted(msgspec.Struct, frozen=True):

@@ -125,6 +125,10 @@ class Composer:
         """Frames whose sound is here and not yet released."""
         return len(self._sounds)
 
+    def has_sound(self, index: int) -> bool:
+        """Whether the sound of a frame is here."""
+        return index in self._sounds
+
     def take_sound(self, sound: FrameSound) -> None:
         """Remember a frame's sound. Older than what was released, or more than can wait: dropped."""
         if sound.index > self._released and len(self._sounds) < self._capacity_frames:
@@ -189,8 +193,10 @@ class Composer:
             self._lips.hold(mouth.planes, sound.index, now_ns)
             window.stamps.rendered_ns = mouth.rendered_ns
             return self._lips.open(self._stage, sound.index), PictureKind.VOICED
-        # Without a window its look-ahead is late: the frame's own sound says whether a mouth is missing.
-        if window.voiced if window is not None else sound.speech:
+        # Without a window its look-ahead is late: the frame's own sound says whether a mouth is missing. A shut mouth
+        # that should have opened a moment before the first sound is not missed.
+        ahead = window is not None and window.voiced and not self._lips.at_rest
+        if sound.speech or ahead:
             return self._without_mouth(sound.index, now_ns)
         return self._without_voice(sound.index, now_ns)
 

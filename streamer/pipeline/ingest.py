@@ -18,6 +18,7 @@ from streamer.pipeline.drift import DriftFollower
 from streamer.pipeline.resample import F32, Decimator, LeaningResampler
 
 CHUNK_NS = CHUNK_SAMPLES * NS_PER_S // SOUND_HZ
+LET_IN_NS = 5 * NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,9 @@ async def run(ingest: Ingest, blocks: Channel[SoundBlock], chunks: Channel[Audio
 async def run_fill(ingest: Ingest, chunks: Channel[AudioChunk], clock: Clock) -> None:
     """Give slots away whose sound does not come, for as long as the session lives."""
     while not chunks.closed:
-        await clock.sleep_until(ingest.next_fill_ns)
+        due_ns = ingest.next_fill_ns
+        await clock.sleep_until(due_ns)
+        if clock.now_ns() > due_ns + FRAME_NS:  # everything stood still: let in first what came meanwhile
+            await clock.sleep_until(clock.now_ns() + LET_IN_NS)
         for chunk in ingest.fill(clock.now_ns()):
             chunks.put_nowait(chunk)

@@ -42,20 +42,25 @@ class LipSync:
         self._renderer.submit(job, deliver)
 
 
+def take(lipsync: LipSync, made: FrameSound | AudioWindow, composer: MouthSink, now_ns: int) -> None:
+    """Show a frame's sound or window to the composer at once; ask for the mouth of a voiced one."""
+    if isinstance(made, FrameSound):
+        composer.take_sound(made)
+        return
+    composer.take_window(made)
+    job = lipsync.job(made, now_ns)
+    if job is not None:
+        lipsync.submit(job, composer.mouth_sink())
+
+
 async def run(lipsync: LipSync, windows: Channel[FrameSound | AudioWindow], composer: MouthSink, clock: Clock) -> None:
-    """Show each window's sound to the composer at once, its mouth when it is rendered."""
+    """Take sounds and windows as they come."""
     while True:
         try:
-            window = await windows.get()
+            made = await windows.get()
         except ChannelClosed:
             return
-        if isinstance(window, FrameSound):
-            composer.take_sound(window)
-            continue
-        composer.take_window(window)
-        job = lipsync.job(window, clock.now_ns())
-        if job is not None:
-            lipsync.submit(job, composer.mouth_sink())
+        take(lipsync, made, composer, clock.now_ns())
 
 
 class MouthSink(Protocol):

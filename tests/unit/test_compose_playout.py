@@ -137,11 +137,31 @@ def test_late_lookahead_costs_a_mouth_never_the_sound():
     assert (picture.pcm48 == 1).all()
 
 
+def releases(core, now_ns, until_ns):
+    """(time, indices) of what is released from `now_ns` on."""
+    found = []
+    while now_ns <= until_ns:
+        found += [(now_ns, index) for index in core.due(now_ns)]
+        now_ns = max(now_ns + 1, core.next_release_ns)
+    return found
+
+
 def test_playout_releases_each_index_once_and_on_time():
-    core = Playout(1_000, 100 * NS_PER_MS)
-    assert list(core.due(1_000 + 100 * NS_PER_MS - 1)) == []
-    assert list(core.due(1_000 + 100 * NS_PER_MS)) == [0]
-    assert list(core.due(1_000 + 100 * NS_PER_MS + 3 * FRAME_NS)) == [1, 2, 3]
+    core, delay_ns = Playout(1_000, 100 * NS_PER_MS), 100 * NS_PER_MS
+    assert list(core.due(1_000 + delay_ns - 1)) == []
+    found = releases(core, 1_000 + delay_ns, 1_000 + delay_ns + NS_PER_S)
+    assert found == [(1_000 + delay_ns + index * FRAME_NS, index) for index in range(26)]
+
+
+def test_short_stall_loses_nothing_and_lets_the_backlog_out_bit_by_bit():
+    core, woke_ns = Playout(0, 0), 7 * FRAME_NS
+    core.due(0)
+    found = releases(core, woke_ns, woke_ns + 100 * NS_PER_MS)
+    assert [index for _, index in found] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert found[0][0] > woke_ns, "what came meanwhile goes first"
+    times = [at for at, _ in found]
+    assert len(set(times)) == len(times)
+    assert found[7][0] <= woke_ns + 80 * NS_PER_MS
 
 
 def test_long_stall_gives_the_backlog_up_and_resumes_at_once():
