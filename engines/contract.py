@@ -1,4 +1,4 @@
-"""What a lip-sync engine is, as executable types. Knows no asyncio and no server; every engine passes tests/contract."""
+"""What a lip-sync engine is, as executable types. Knows no asyncio, no server; every engine passes tests/contract."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class FaceJob:
     deadline_ns: int
     """Monotonic ns at which the patch stops being useful."""
     samples: F32
-    """(spec.window_samples,) f32 in -1..1 at 16 kHz; the frame starts at `spec.context_samples`. Zeros before the start."""
+    """(spec.window_samples,) f32 in -1..1 at 16 kHz; the frame starts at `spec.context_samples`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -162,10 +162,12 @@ class RemoteSession:
         async with self._http.ws_connect(f"{self._path}/speech", protocols=("liveanchor",)) as socket:
             stream = SpeechStream(socket, rate_hz, channels)
             async with asyncio.TaskGroup() as group:
-                listening = group.create_task(stream.listen(), name="speech-stream")
-                yield stream
-                await stream.end()
-                listening.cancel()
+                group.create_task(stream.listen(), name="speech-stream")
+                try:
+                    yield stream
+                    await stream.end()
+                finally:
+                    await socket.close()  # the server answers once it has taken all that was written
 
 
 class SpeechStream:

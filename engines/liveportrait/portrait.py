@@ -61,7 +61,9 @@ REDUCED = PortraitSizes(
     motion=motion.MotionSizes(depths=(1, 1, 2, 1), widths=(16, 32, 64, 128)),
     warping=warping.WarpingSizes(
         block_expansion=8, max_features=64, reshape_channel=16,
-        dense_motion=DenseMotionSizes(block_expansion=8, max_features=64, num_blocks=3, reshape_depth=4),
+        dense_motion=DenseMotionSizes(
+            block_expansion=8, max_features=64, num_blocks=3, reshape_depth=4, compress=2
+        ),
     ),
     generator=generator.GeneratorSizes(block_expansion=8, max_features=64),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -39,15 +40,19 @@ class Recipe:
     """10 ms rows after the one described; smoothing adds one more, the mel window half of its 25 ms."""
     takes: int = 4
     """Differently spoilt copies of each utterance."""
-    non_speech_share: float = 0.3
+    non_speech_share: float = 0.32
     swell_share: float = 0.3
     contrast: float = 0.2
-    steps: int = 4500
-    batch: int = 32
-    crop_rows: int = 160
+    steps: int = 5000
+    batch: int = 20
+    crop_rows: int = 288
     learning_rate: float = 3e-3
     weight_decay: float = 1e-3
     viseme_loss: float = 0.3
+    masked_share: float = 0.3
+    """Share of crops in which a run of mel bands is blanked, so that no band is trusted alone."""
+    averaging: float = 0.998
+    """The weights that ship are a running mean of the trained ones, with this much memory a step."""
     corpus_scale: float = 1.0
     without_flite: tuple[str, ...] = ()
     """Voices left out while a recipe is chosen; none in the weights that ship."""
@@ -126,13 +131,13 @@ def _background(count: int, crowd: Sequence[Utterance], draw: Draw) -> F32:
 
 
 def _babble(count: int, crowd: Sequence[Utterance], draw: Draw) -> F32:
-    voices = [crowd[i].samples for i in draw.integers(0, len(crowd), draw.integers(5, 12))]
+    voices = [crowd[i].samples for i in draw.integers(0, len(crowd), draw.integers(4, 14))]
     return augment.babble(voices, count, draw)
 
 
 def _levelled(sound: F32, draw: Draw) -> F32:
-    """The loud parts brought to -46..-6 dBFS; what is over full scale clips, as in a sound card."""
-    gain = 10.0 ** (draw.uniform(-46.0, -6.0) / 20.0) / (augment.loud_rms(sound) + 1e-9)
+    """The loud parts brought to -60..-6 dBFS; what is over full scale clips, as in a sound card."""
+    gain = 10.0 ** (draw.uniform(-60.0, -6.0) / 20.0) / (augment.loud_rms(sound) + 1e-9)
     levelled: F32 = np.clip(sound * np.float32(gain), -1.0, 1.0)
     return levelled
 
@@ -140,7 +145,7 @@ def _levelled(sound: F32, draw: Draw) -> F32:
 def _silent_take(crowd: Sequence[Utterance], draw: Draw) -> F32:
     """Log-mel of sound at which a mouth stays shut."""
     count = int(draw.uniform(2.0, 4.0) * ANALYSIS_HZ)
-    kind = str(draw.choice((*augment.NON_SPEECH, "breath", "babble", "babble", "babble", "babble", "noise")))
+    kind = str(draw.choice((*augment.NON_SPEECH, "breath", *["babble"] * 6, "noise")))
     if kind == "babble":
         sound = _babble(count, crowd, draw)
     elif kind == "noise":
@@ -183,6 +188,7 @@ def fit(pool: Pool, recipe: Recipe, progress: Callable[[str], None]) -> Network:
     sample = pool.mel[:: max(1, len(pool.mel) // 200_000)].astype(np.float32)
     network.mean.data = torch.from_numpy(sample.mean(axis=0))
     network.scale.data = torch.from_numpy(1.0 / (sample.std(axis=0) + 1e-3))
+    average = copy.deepcopy(network)
     optimiser = torch.optim.AdamW(
         [p for p in network.parameters() if p.requires_grad], recipe.learning_rate, weight_decay=recipe.weight_decay
     )
@@ -193,7 +199,7 @@ def fit(pool: Pool, recipe: Recipe, progress: Callable[[str], None]) -> Network:
     running = 0.0
     for step in range(recipe.steps):
         start = draw.integers(0, len(pool.mel) - len(rows), recipe.batch)[:, None]
-        mel = torch.from_numpy(pool.mel[start + rows].astype(np.float32))
+        mel = torch.from_numpy(_masked(pool.mel[start + rows].astype(np.float32), sample.mean(axis=0), recipe, draw))
         shapes = torch.from_numpy(pool.shapes[start + targets].astype(np.float32))
         visemes = torch.from_numpy(pool.visemes[start + targets].astype(np.int64))
         for group in optimiser.param_groups:
@@ -204,11 +210,23 @@ def fit(pool: Pool, recipe: Recipe, progress: Callable[[str], None]) -> Network:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
+        for kept, new in zip(average.parameters(), network.parameters(), strict=True):
+            kept.data.lerp_(new.data, 1.0 - min(recipe.averaging, (1.0 + step) / (10.0 + step)))
         running = 0.98 * running + 0.02 * float(loss.detach()) if step else float(loss.detach())
         if step % 250 == 249:
             progress(f"step {step + 1} of {recipe.steps}: loss {running:.3f}")
-    network.eval()
-    return network
+    average.eval()
+    return average
+
+
+def _masked(mel: F32, mean: F32, recipe: Recipe, draw: Draw) -> F32:
+    """(B, T, MEL_BANDS) with some crops blind in up to eight neighbouring bands."""
+    for crop in mel:
+        if draw.random() < recipe.masked_share:
+            width = int(draw.integers(1, 9))
+            first = int(draw.integers(0, MEL_BANDS - width))
+            crop[:, first : first + width] = mean[first : first + width]
+    return mel
 
 
 def calibrate(network: Network, pool: Pool, recipe: Recipe) -> tuple[F32, F32]:

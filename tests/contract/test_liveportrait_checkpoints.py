@@ -184,6 +184,7 @@ def graph_keeps_to_the_floor(tmp_path, talker):
         assert float((found[step] - truth[step]).abs().max()) <= 1.5 * floor, step
 
 
+@pytest.mark.long
 def test_exported_denoiser_keeps_to_the_floor(tmp_path, talker):
     graph_keeps_to_the_floor(tmp_path, talker)
 
@@ -205,6 +206,7 @@ def hubert_keeps_to_the_floor(tmp_path, talker):
     assert float((found - truth).abs().max()) <= 1.5 * float((plain - truth).abs().max())
 
 
+@pytest.mark.long
 def test_exported_hubert_keeps_to_the_floor(tmp_path, talker):
     hubert_keeps_to_the_floor(tmp_path, talker)
 

@@ -5,16 +5,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soxr
 
+from engines.contract import ANALYSIS_HZ
 from engines.warp.corpus import HELD_OUT_FLITE, TRAINING_ESPEAK, TRAINING_FLITE, held_out_utterances
 from engines.warp.disturbance import DISTURBANCES
 from engines.warp.phones import CHANNELS
 from engines.warp.score import Track, at_level, in_noise, lag_ms, load_clips, opened_share, pearson, track
 from engines.warp.speech import MouthNet
+from streamer.speech import decode_speech
 
 pytestmark = pytest.mark.contract
 
 DATA = Path(__file__).parents[1] / "data"
+SAMPLES = Path(__file__).parents[2] / "web" / "samples"
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +57,7 @@ def test_the_mouth_is_in_step_with_the_voice(human: Track) -> None:
 
 
 def test_the_mouth_opens_as_far_as_the_truth(human: Track) -> None:
-    said, true = (np.quantile(side[:, 0], 0.95) for side in (human.said, human.true))
-    assert 0.75 <= said / true <= 1.2
+    assert 0.8 <= human.said[:, 0].std() / human.true[:, 0].std() <= 1.3
 
 
 @pytest.mark.parametrize("slope", [0.0, 1.0], ids=["white", "pink"])
@@ -63,15 +66,23 @@ def test_noise_at_10_db_costs_little(net: MouthNet, human: Track, slope: float) 
     assert r_open(noisy) >= r_open(human) - 0.08
 
 
-@pytest.mark.parametrize("peak_dbfs", [-40.0, 0.0])
+@pytest.mark.parametrize("peak_dbfs", [-30.0, 0.0])
 def test_quiet_and_loud_speech_count_the_same(net: MouthNet, human: Track, peak_dbfs: float) -> None:
     moved = track(net, at_level(load_clips(DATA), peak_dbfs))
     assert r_open(moved) >= r_open(human) - 0.05
 
 
+@pytest.fixture(scope="module")
+def crowd() -> list[np.ndarray]:
+    samples = [decode_speech(path.read_bytes(), "audio/ogg") for path in sorted(SAMPLES.glob("*.ogg"))]
+    spoken = [soxr.resample(pcm48.astype(np.float32) / 32768, 48_000, ANALYSIS_HZ) for pcm48 in samples]
+    return [*spoken, *(clip.samples for clip in load_clips(DATA))]
+
+
 @pytest.mark.parametrize("kind", DISTURBANCES)
-def test_other_sound_opens_the_mouth_less_than_a_tenth_of_the_time(net: MouthNet, kind: str) -> None:
-    crowd = [clip.samples for clip in load_clips(DATA)]
+def test_other_sound_opens_the_mouth_less_than_a_tenth_of_the_time(
+    net: MouthNet, kind: str, crowd: list[np.ndarray]
+) -> None:
     assert opened_share(net, kind, crowd, -20.0) < 0.10
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A fresh environment with the wheel alone; dependencies come by PYTHONPATH, which reads no .pth of the checkout."""
+    """A fresh environment with the wheel alone; what it needs comes by PYTHONPATH, which reads no .pth files."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--no-deps", "-w", folder, ROOT], check=True, capture_output=True)

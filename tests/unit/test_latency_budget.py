@@ -63,7 +63,7 @@ def test_frames_without_a_mouth_ask_for_one_frame_more():
 
 
 def speech(budget, misses_of_ten, seconds, from_s=0):
-    """Frames of a budget second by second, while somebody speaks and so many mouths of ten are missing, here and there."""
+    """Frames of a budget second by second, while somebody speaks and so many mouths of ten are missing."""
     frames = []
     for second in range(from_s, from_s + seconds):
         for frame in range(25):

@@ -23,6 +23,15 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 
+class QuietServer(ThreadingHTTPServer):
+    """A client that hangs up on a lie is no error of the server."""
+
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        pass
+
+
 class Hub:
     """A loopback server whose behaviour a test sets; it writes down what it was asked."""
 
@@ -49,8 +58,7 @@ class Hub:
             def do_GET(self):
                 hub.answer(self)
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = QuietServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="hub")
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
