@@ -10,7 +10,7 @@ from streamer.rtc.aiortc_hooks import Feedback
 from streamer.rtc.bitrate import Steering
 from streamer.rtc.reports import ReportClock
 
-SILENCE_NS = 8 * NS_PER_S
+SILENCE_NS = 15 * NS_PER_S // 2
 """A peer that sends no RTP, RTCP, consent check or control message for so long is gone."""
 
 

@@ -74,7 +74,7 @@ def holdings():
         sorted(task.get_name() for task in asyncio.all_tasks()),
         sorted(thread.name for thread in threading.enumerate()),
         len(list(Path("/proc/self/fd").iterdir())),
-        sum(isinstance(thing, LIVING) for thing in gc.get_objects()),
+        sum(issubclass(type(thing), LIVING) for thing in gc.get_objects()),
     )
 
 
