@@ -13,6 +13,7 @@ import { Attempts } from "./client/attempts.js";
 import { Failure } from "./client/failure.js";
 import { Link } from "./client/link.js";
 import { Pulse } from "./client/pulse.js";
+import { SpeechStream } from "./client/speech-stream.js";
 
 export { Failure } from "./client/failure.js";
 
@@ -99,6 +100,26 @@ export class LiveAnchorClient extends EventTarget {
     this.#spokenMs = performance.now();
     this.#speak(true);
     return spoken;
+  }
+
+  /**
+   * A way in for speech that is still being made (source "agent"): `write` samples, `end` each utterance, `close`.
+   * @param {{rate: number, channels?: number}} format s16, interleaved
+   * @returns {SpeechStream}
+   * @throws {Failure}
+   */
+  speechStream(format) {
+    return new SpeechStream(this.api.speechUrl(this.#session()), this.api.token, format);
+  }
+
+  /**
+   * Goes on with another avatar, or another size, in the same session.
+   * @param {{avatar?: string, canvas?: number}} wish
+   * @throws {Failure}
+   */
+  async recast(wish) {
+    await this.api.recast(this.#session(), wish);
+    if (this.#options) this.#options = { ...this.#options, ...wish };
   }
 
   /** Falls silent at once; what is queued is dropped. Resolves when the server knows. */

@@ -130,6 +130,26 @@ export class Api {
     }
   }
 
+  /**
+   * Where a session takes speech.
+   * @param {string} id
+   */
+  speechUrl(id) {
+    return this.url(`${sessionPath(id)}/speech`);
+  }
+
+  /**
+   * Another avatar or size in a live session.
+   * @param {string} id
+   * @param {{avatar?: string, canvas?: number}} wish
+   */
+  async recast(id, { avatar, canvas }) {
+    const query = new URLSearchParams();
+    if (avatar) query.set("avatar", avatar);
+    if (canvas) query.set("canvas", String(canvas));
+    await this.call(`${sessionPath(id)}/avatar?${query}`, { method: "POST" });
+  }
+
   /** @param {string} id */
   async interrupt(id) {
     await this.call(`${sessionPath(id)}/interrupt`, { method: "POST" });
