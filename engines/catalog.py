@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from engines.contract import LipSyncEngine
 from engines.errors import EngineUnavailable
 
 DEFAULT = "warp"
+MODELS = Path("storage/models")
+"""Where weights are looked for unless somebody says otherwise."""
 
 
 def _warp(**options: Any) -> LipSyncEngine:
@@ -17,7 +20,20 @@ def _warp(**options: Any) -> LipSyncEngine:
     return WarpEngine(**options)
 
 
-_MAKERS: dict[str, Callable[..., LipSyncEngine]] = {"warp": _warp}
+def _liveportrait(**options: Any) -> LipSyncEngine:
+    try:
+        from engines.liveportrait.engine import open_engine
+    except ImportError as error:
+        remedy = "Install the extra: pip install 'liveanchor[liveportrait]'."
+        raise EngineUnavailable("liveportrait", f"it needs {error.name}", remedy) from error
+    return open_engine(**{"models": MODELS, **options})
+
+
+_MAKERS: dict[str, Callable[..., LipSyncEngine]] = {"warp": _warp, "liveportrait": _liveportrait}
+WEIGHTED = frozenset({"liveportrait"})
+"""Engines that take `models`, the folder of weights."""
+NO_LATENTS = frozenset({"warp", "liveportrait"})
+"""Engines that are content with a packet without latents."""
 
 
 def names() -> tuple[str, ...]:
@@ -31,3 +47,8 @@ def create(name: str, **options: Any) -> LipSyncEngine:
     if maker is None:
         raise EngineUnavailable(name, "there is no engine of this name", f"Choose one of: {', '.join(names())}.")
     return maker(**options)
+
+
+def serving(name: str, models: Path) -> LipSyncEngine:
+    """The engine for a server whose weights lie in `models`. Raises EngineUnavailable."""
+    return create(name, models=models) if name in WEIGHTED else create(name)

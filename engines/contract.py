@@ -66,6 +66,21 @@ class Face(Protocol):
     def packet(self) -> AvatarPacket: ...
 
 
+@runtime_checkable
+class StagedFace(Face, Protocol):
+    """A face that shows more of its packet than the packet's own box and mask, such as the whole head."""
+
+    @property
+    def stage(self) -> AvatarPacket:
+        """The packet with the same frames and this face's boxes and masks: what a canvas is made of."""
+        ...
+
+
+def stage_of(face: Face) -> AvatarPacket:
+    """The packet as the face is to be shown."""
+    return face.stage if isinstance(face, StagedFace) else face.packet
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FaceJob:
     """One mouth to render."""
@@ -99,7 +114,7 @@ class FacePatch:
     index: int
     generation: int
     pixels: U8
-    """(mouth_px, mouth_px, 3) u8 RGB: the packet's axis-aligned face box, stretched to a square. Roll is baked in."""
+    """(mouth_px, mouth_px, 3) u8 RGB: the staged face box, axis-aligned, stretched to a square; roll is baked in."""
     overlays: tuple[FaceOverlay, ...] = ()
 
 

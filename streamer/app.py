@@ -70,7 +70,7 @@ class Server:
         self.speech_executor = ThreadPoolExecutor(1, "speech")
         self.metrics = Metrics()
         self.lag = LoopLag(self.metrics.loop_lag)
-        self.engine = catalog.create(config.engine)
+        self.engine = catalog.serving(config.engine, config.models_dir)
         self.inference = Inference(self.engine, self.clock)
         self.store = AvatarStore(config.avatars_dir)
         self.pool = AvatarPool(self.store)
@@ -112,7 +112,7 @@ class Server:
         AvatarRoutes(self.gallery, self.casting, self.avatar_executor).add_to(app)
         upload_bytes = config.limits.upload_bytes
         MakingRoutes(self.making, self.store, self.pool, self.avatar_executor, upload_bytes).add_to(app)
-        studio = FilmStudio(self.pool, lambda: catalog.create(config.engine), config, self.clock)
+        studio = FilmStudio(self.pool, lambda: catalog.serving(config.engine, config.models_dir), config, self.clock)
         FilmRoutes(studio, self.film_executor, config).add_to(app)
         SessionRoutes(self.registry, config, self.metrics).add_to(app)
         SpeechRoutes(self.registry, config, self.speech_executor).add_to(app)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from avatars.canvas import Canvas
 from avatars.packet import AvatarPacket
 from avatars.pool import AvatarPool
-from engines.contract import Face, LipSyncEngine
+from engines.contract import Face, LipSyncEngine, stage_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +61,7 @@ class Casting:
             face, hit = self._engine.attach(packet), False
         known = self._canvases.get((avatar_id, canvas_px))
         if known is None or known[0] is not packet:
-            known, hit = (packet, Canvas(packet, canvas_px)), False
+            known, hit = (packet, Canvas(stage_of(face), canvas_px)), False
         self._keep(avatar_id, canvas_px, face, known)
         return Cast(packet, face, known[1], canvas_px), hit
 

@@ -59,6 +59,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str | None = None
     engine: str = "warp"
     avatars: str = "storage/cache/avatars"
+    models: str = "storage/models"
+    """Folder of weights, for engines that have some."""
     canvas_px: int = 512
     playout_slack_ms: float = 25.0
     """Time kept between the last sound a frame needs and its release: jitter of the network and of rendering."""
@@ -71,6 +73,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def avatars_dir(self) -> Path:
         return Path(self.avatars)
+
+    @property
+    def models_dir(self) -> Path:
+        return Path(self.models)
 
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "::1", "localhost"})

@@ -65,10 +65,11 @@ class SourceFace:
 class Drive:
     """Turns driving motions, in order, into keypoints for stage W. One instance per clip: frame 0 is its reference."""
 
-    def __init__(self, source: SourceFace, settings: DriveSettings) -> None:
+    def __init__(self, source: SourceFace, settings: DriveSettings, first: MotionInfo | None = None) -> None:
+        """`first` is the reference where the clip's frame 0 is not at hand."""
         self._source = source
         self._settings = settings
-        self._first: MotionInfo | None = None
+        self._first = first
         self._first_moved: Tensor | None = None
         self._gain = 1.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -11,27 +10,16 @@ from torch import Tensor, nn
 
 from engines.errors import EngineUnavailable
 from engines.graphs.model import Graph
+from engines.liveportrait.checkpoints import Weights
 from engines.liveportrait.export import RENDERER, Exportable, export, exportables
 from engines.liveportrait.joyvasa import checkpoint
 from engines.liveportrait.joyvasa.audio import mapped
 from engines.liveportrait.joyvasa.contracts import contracts
-from engines.liveportrait.joyvasa.denoiser import DenoiserSizes
 from engines.liveportrait.joyvasa.speech_encoder import SpeechEncoder
-from engines.liveportrait.portrait import FULL, REDUCED, seeded_networks
-from engines.liveportrait.weights import load_networks
+from engines.liveportrait.portrait import FULL
 from engines.stage import StageContract
 
 JOYVASA_STAGES = ("hubert", "audio_features", "denoiser")
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Where weights come from."""
-
-    models: Path | None = None
-    """Folder with liveportrait/ and joyvasa/ in it."""
-    seeded: bool = False
-    reduced: bool = False
 
 
 class _Hubert(nn.Module):
@@ -57,7 +45,10 @@ class _Features(nn.Module):
 
 def export_stage(stage: str, path: Path, weights: Weights) -> Graph:
     """Write one stage. Raises EngineUnavailable for an unknown stage or missing weights."""
-    found = _talker_stages(weights) if stage in JOYVASA_STAGES else _portrait_stages(weights)
+    if stage in JOYVASA_STAGES:
+        found = talker_exportables(weights.talker())
+    else:
+        found = exportables(weights.sizes, weights.networks())
     if stage not in found:
         known = [*JOYVASA_STAGES, RENDERER, *(c.stage for c in FULL.contracts())]
         raise EngineUnavailable("liveportrait", f"there is no stage {stage!r}", f"Choose one of: {', '.join(known)}.")
@@ -89,25 +80,3 @@ def _inputs(contract: StageContract) -> Callable[[torch.Generator], tuple[Tensor
         return tuple(found)
 
     return draw
-
-
-def _portrait_stages(weights: Weights) -> dict[str, Exportable]:
-    sizes = REDUCED if weights.reduced else FULL
-    made = seeded_networks(sizes) if weights.seeded else load_networks(_folder(weights, "liveportrait"), sizes)
-    return exportables(sizes, made)
-
-
-def _talker_stages(weights: Weights) -> dict[str, Exportable]:
-    if not weights.seeded:
-        return talker_exportables(checkpoint.load(_folder(weights, "joyvasa")))
-    if weights.reduced:
-        return talker_exportables(checkpoint.seeded())
-    published = {"hidden_size": 768}
-    return talker_exportables(checkpoint.seeded(DenoiserSizes(), hubert=published))
-
-
-def _folder(weights: Weights, engine: str) -> Path:
-    if weights.models is None:
-        remedy = f"Give --models DIR (see `liveanchor models pull {engine}`), or --seeded for made-up weights."
-        raise EngineUnavailable(engine, "no weights were named", remedy)
-    return weights.models / engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -144,12 +145,17 @@ class LivePortrait:
         """What to add to the keypoints for eyes opened this far."""
         return self.retarget("eye", portrait.face.keypoints, wanted_eyes(landmarks, opening))
 
-    def render(self, portrait: Portrait, kp_driving: Tensor) -> U8:
-        """(B, picture_px, picture_px, 3) u8 RGB for keypoints (B, 21, 3). Raises EngineOutput if it is not finite."""
+    def render(self, portraits: Portrait | Sequence[Portrait], kp_driving: Tensor) -> U8:
+        """(B, picture_px, picture_px, 3) u8 RGB for keypoints (B, 21, 3) of one portrait, or of B.
+
+        Raises EngineOutput if it is not finite.
+        """
         batch = kp_driving.shape[0]
-        warped = self._stages["warping"](
-            feature_3d=portrait.feature_3d.expand(batch, -1, -1, -1, -1),
-            kp_driving=kp_driving,
-            kp_source=portrait.face.keypoints.expand(batch, -1, -1),
-        )
+        if isinstance(portraits, Portrait):
+            volumes = portraits.feature_3d.expand(batch, -1, -1, -1, -1)
+            sources = portraits.face.keypoints.expand(batch, -1, -1)
+        else:
+            volumes = torch.cat([p.feature_3d for p in portraits])
+            sources = torch.cat([p.face.keypoints for p in portraits])
+        warped = self._stages["warping"](feature_3d=volumes, kp_driving=kp_driving, kp_source=sources)
         return to_pictures(self._stages["generator"](feature=warped["out"])["picture"])

@@ -93,7 +93,7 @@ class Batch:
 
 def makers_of(engine: str) -> Makers:
     """What an engine brings to precompilation. Raises EngineUnavailable saying what to install."""
-    if engine == catalog.DEFAULT:
+    if engine in catalog.NO_LATENTS:
         return Makers()
     if engine not in catalog.names():
         raise EngineUnavailable(

@@ -88,10 +88,11 @@ def export(
 
     try:
         from engines.liveportrait import exporting
+        from engines.liveportrait.checkpoints import Weights
     except ImportError as error:
         remedy = "Install the extra: pip install 'liveanchor[liveportrait]'."
         raise EngineUnavailable("liveportrait", f"it needs {error.name}", remedy) from error
-    graph = exporting.export_stage(stage, out, exporting.Weights(models, seeded, reduced))
+    graph = exporting.export_stage(stage, out, Weights(models, seeded, reduced))
     typer.echo(f"{out}: {len(graph.nodes)} nodes, opset {graph.opset}")
 
 

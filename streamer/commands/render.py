@@ -73,7 +73,7 @@ def render(
     wishes = Wishes(
         portrait, sound_file, driving, idle, tier, models, seeded, reduced, seed, tuple(inject or ()), device
     )
-    if engine in catalog.names():
+    if engine in catalog.names() and engine not in _MAKERS:
         _talk(engine, wishes, out, as_json=as_json)
         return
     report = _report(engine, wishes, Leftovers(out, fresh, keep_work), quiet=as_json)

@@ -23,6 +23,7 @@ def talk(avatar: str, audio: Path, out: Path, engine_name: str, *, as_json: bool
     from avatars.precompile import precompile_portrait
     from avatars.store import AvatarStore
     from engines import catalog
+    from engines.contract import stage_of
     from streamer import talk as talking
     from streamer.config import Config
     from streamer.errors import ConfigError
@@ -45,7 +46,8 @@ def talk(avatar: str, audio: Path, out: Path, engine_name: str, *, as_json: bool
     pcm48 = decode_speech(sound, None, SpeechLimits(len(sound) + 1, 24 * 3600.0))
     packet = packet_of()
     engine = catalog.create(engine_name)
-    speaker = talking.Speaker(engine, engine.attach(packet), Canvas(packet, max(packet.size_px)))
+    face = engine.attach(packet)
+    speaker = talking.Speaker(engine, face, Canvas(stage_of(face), max(packet.size_px)))
     began_s = time.perf_counter()
     with Progress(console=Console(stderr=True, quiet=as_json), transient=True) as progress:
         task = progress.add_task(f"rendering {out.name}", total=None)

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from avatars.canvas import Canvas
 from avatars.pool import AvatarPool
-from engines.contract import LipSyncEngine
+from engines.contract import LipSyncEngine, stage_of
 from streamer import speech, talk
 from streamer.clock import NS_PER_S, Clock
 from streamer.config import CANVAS_SIZES_PX, Config
@@ -54,7 +54,8 @@ class FilmStudio:
         if self._engine is None:
             self._engine = self._make_engine()
             self._engine.warm_up()
-        speaker = talk.Speaker(self._engine, self._engine.attach(packet), Canvas(packet, canvas_px))
+        face = self._engine.attach(packet)
+        speaker = talk.Speaker(self._engine, face, Canvas(stage_of(face), canvas_px))
         with tempfile.TemporaryDirectory(prefix="liveanchor-film-") as folder:
             path = Path(folder) / "film.mp4"
             frames = talk.film(speaker, pcm48, path, lambda done, total: None)

@@ -8,17 +8,14 @@ from typing import Protocol
 
 from avatars.faces import FaceMesh
 from avatars.picture import load_picture
-from engines.errors import EngineUnavailable
+from engines.liveportrait.checkpoints import Weights
 from engines.liveportrait.faults import Faults
-from engines.liveportrait.joyvasa import checkpoint
-from engines.liveportrait.joyvasa.denoiser import DenoiserSizes
 from engines.liveportrait.keyframes import EVERY_FRAME, PREVIEW, QUALITY
 from engines.liveportrait.plans import ClipPlanner, IdlePlanner, Planner, SpeechPlanner
-from engines.liveportrait.portrait import FULL, REDUCED, LivePortrait, one_thread, seeded_networks
+from engines.liveportrait.portrait import LivePortrait, one_thread
 from engines.liveportrait.source import read_source
 from engines.liveportrait.speaking import SpeakingSettings
 from engines.liveportrait.take import PortraitTake, TakeSettings
-from engines.liveportrait.weights import load_networks
 from streamer.errors import ConfigError
 from streamer.media import FPS, S16
 from streamer.render.clip import frame_count, frames_at_25
@@ -75,7 +72,10 @@ def take_of(wishes: Wishes) -> tuple[Take, S16 | None]:
     settings = TakeSettings(
         keyframes=_TIERS[wishes.tier], identity_every=0 if wishes.seeded else _IDENTITY_EVERY, faults=faults
     )
-    return PortraitTake(_engine(wishes), source, planner, settings), sound
+    weights = _weights(wishes)
+    return PortraitTake(
+        LivePortrait(weights.sizes, weights.networks(), wishes.device), source, planner, settings
+    ), sound
 
 
 def _planner(wishes: Wishes, sound: S16 | None, finder: FaceMesh) -> Planner:
@@ -86,25 +86,8 @@ def _planner(wishes: Wishes, sound: S16 | None, finder: FaceMesh) -> Planner:
         return IdlePlanner(max(2, round(wishes.idle_s * FPS)))
     if sound is None:
         raise ConfigError("AUDIO", "a face needs something to say: give a sound, --driving or --idle")
-    return SpeechPlanner(_talker(wishes), for_analysis(sound), SpeakingSettings(seed=wishes.seed))
+    return SpeechPlanner(_weights(wishes).talker(), for_analysis(sound), SpeakingSettings(seed=wishes.seed))
 
 
-def _engine(wishes: Wishes) -> LivePortrait:
-    sizes = REDUCED if wishes.reduced else FULL
-    networks = seeded_networks(sizes) if wishes.seeded else load_networks(_folder(wishes, "liveportrait"), sizes)
-    return LivePortrait(sizes, networks, wishes.device)
-
-
-def _talker(wishes: Wishes) -> checkpoint.Talker:
-    if wishes.seeded and wishes.reduced:
-        return checkpoint.seeded()
-    if wishes.seeded:
-        return checkpoint.seeded(DenoiserSizes(), hubert={"hidden_size": 768})
-    return checkpoint.load(_folder(wishes, "joyvasa"))
-
-
-def _folder(wishes: Wishes, engine: str) -> Path:
-    if wishes.models is None:
-        remedy = f"Give --models DIR (see `liveanchor models pull {engine}`), or --seeded for made-up weights."
-        raise EngineUnavailable(engine, "no weights were named", remedy)
-    return wishes.models / engine
+def _weights(wishes: Wishes) -> Weights:
+    return Weights(wishes.models, wishes.seeded, wishes.reduced)

@@ -24,6 +24,8 @@ class Guidance:
     flexibility: float = 0.0
     dynamic_threshold: tuple[float, float, float] | None = None
     """(quantile, least, most): clamp predictions to a quantile of their own size."""
+    steps: int | None = None
+    """So many of the diffusion steps, evenly spread; None: all that the generator was trained with."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,17 +65,19 @@ class MotionGenerator(nn.Module):
         guidance: Guidance,
         on_step: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor:
-        """Clean motion (N, L, 70) for audio features (N, L, F), from noise `start` (N, L, 70).
+        """Clean motion (N, L, 70) for audio features (N, L, F), from noise `start` (N, L, 70); L as wanted.
 
         `on_step(t, motion)` hears the signal after each step, t from steps - 1 down to 0.
         """
-        schedule, frames = self.diffusion_sched, self.sizes.n_motions
+        schedule, frames = self.diffusion_sched, audio.shape[1]
+        if guidance.steps is not None:
+            schedule = schedule.thinned(min(guidance.steps, schedule.steps))
         branches = 1 if guidance.scale is None else 2
         heard = audio if branches == 1 else torch.cat([self.null_audio_feat.expand_as(audio), audio])
         before_motion, before_audio = (x.repeat(branches, 1, 1) for x in (context.motion, context.audio))
         motion = start
         for t in range(schedule.steps, 0, -1):
-            step = torch.full((branches * audio.shape[0],), t, dtype=torch.int64, device=audio.device)
+            step = torch.full((branches * len(audio),), schedule.times[t], dtype=torch.int64, device=audio.device)
             found = self.denoising_net(motion.repeat(branches, 1, 1), heard, before_motion, before_audio, step)
             if guidance.dynamic_threshold is not None:
                 found = _clamped(found, frames, guidance.dynamic_threshold)

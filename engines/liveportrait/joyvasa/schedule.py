@@ -24,7 +24,20 @@ class DiffusionSchedule(nn.Module):
     def __init__(self, steps: int, kind: str = "cosine") -> None:
         super().__init__()
         self.steps = steps
-        betas = torch.cat([torch.zeros(1), _betas(steps, kind)])
+        self.times: tuple[int, ...] = tuple(range(steps + 1))
+        """What the denoiser is told at each step: where among the steps it was trained on it stands."""
+        self._derive(torch.cat([torch.zeros(1), _betas(steps, kind)]))
+
+    def thinned(self, steps: int) -> DiffusionSchedule:
+        """The same course in fewer steps, evenly spread; the first and the last stay. 1 <= steps <= self.steps."""
+        made = DiffusionSchedule(steps)
+        places = torch.linspace(0, self.steps, steps + 1).round().long()
+        made.times = tuple(int(place) for place in places)
+        bars = self.alpha_bars[places.to(self.alpha_bars.device)]
+        made._derive(torch.cat([torch.zeros_like(bars[:1]), 1 - bars[1:] / bars[:-1]]))
+        return made
+
+    def _derive(self, betas: Tensor) -> None:
         alphas = 1 - betas
         alpha_bars = torch.exp(torch.cumsum(torch.log(alphas), 0))
         narrow = torch.zeros_like(betas)
