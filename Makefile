@@ -37,5 +37,8 @@ lint: dev
 bench: dev
 	@$(BIN)/liveanchor bench $(or $(NAME),latency) $(ARGS)
 
+soak: dev
+	@$(BIN)/liveanchor soak $(ARGS)
+
 clean:
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

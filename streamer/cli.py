@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from streamer.commands import avatars, bench, engines, models, render
+from streamer.commands import avatars, bench, engines, models, render, soak
 
 app = typer.Typer(
     name="liveanchor",
@@ -22,6 +22,7 @@ render.add_to(app)
 models.add_to(app)
 app.add_typer(engines.app, name="engines")
 app.add_typer(bench.app, name="bench")
+app.add_typer(soak.app, name="soak")
 
 
 @app.command()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import mimetypes
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +111,8 @@ class PageRoutes:
         parts, inference = self._parts, self._parts.inference
         counts = inference.counts
         parts.metrics.engine_ready.set(1 if inference.ready else 0)
+        parts.metrics.tasks.set(len(asyncio.all_tasks()))
+        parts.metrics.threads.set(threading.active_count())
         parts.metrics.queue_depth.labels(stage="engine").set(inference.queued_jobs)
         for reason in ("expired", "dropped", "failed"):
             parts.metrics.engine_errors.labels(reason=reason).set(getattr(counts, reason))

@@ -41,6 +41,8 @@ Signal = Callable[[str], Awaitable[str]]
 """Takes an SDP offer to the server and brings the answer."""
 
 PACKET_NS = CHUNK_SAMPLES * NS_PER_S // SOUND_HZ
+SILENT_PACKETS = FRAME_SAMPLES // CHUNK_SAMPLES
+"""Behind the packets of a microphone stands one frame of silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,11 @@ class Visit:
     on_sound: Callable[[SoundBlock], None] | None = None
     on_rtp: Callable[[RtpStamp], None] | None = None
     on_report: Callable[[ReportStamp], None] | None = None
+    on_spoken: Callable[[SentStamp], None] | None = None
+    endless: bool = False
+    """The microphone, whole frames long, begins again at its end; what was sent is told to `on_spoken` only."""
+    decodes: bool = True
+    """Pictures are decoded; otherwise their packets are counted and never asked for again."""
 
 
 @dataclass(slots=True)
@@ -187,8 +194,11 @@ class Visitor:
         hooks.divert_rtp(audio.receiver, self._on_sound_packet)
         self._tap_reports(audio.receiver, "audio")
         video = self._connection.addTransceiver("video", "recvonly")
-        hooks.show_at_marker(video.receiver)
-        hooks.tap_rtp(video.receiver, partial(self._note_rtp, "video"))
+        if self._visit.decodes:
+            hooks.show_at_marker(video.receiver)
+            hooks.tap_rtp(video.receiver, partial(self._note_rtp, "video"))
+        else:
+            hooks.divert_rtp(video.receiver, partial(self._note_rtp, "video"))
         self._tap_reports(video.receiver, "video")
         if self._visit.codec is not None:
             capabilities = RTCRtpReceiver.getCapabilities("video")
@@ -212,7 +222,8 @@ class Visitor:
         number = 0
         while True:
             await self._clock.sleep_until(start_ns + (number + 1) * PACKET_NS)
-            packet = av.Packet(packets[number] if number < len(packets) else silence)
+            at = number % (len(packets) - SILENT_PACKETS) if self._visit.endless else number
+            packet = av.Packet(packets[at] if at < len(packets) else silence)
             packet.pts = number * CHUNK_SAMPLES
             packet.time_base = SoundEncoder.TIME_BASE
             self._microphone.packets.put_nowait(packet)
@@ -249,7 +260,11 @@ class Visitor:
             self._visit.on_rtp(RtpStamp(kind, packet.timestamp, self._clock.now_ns()))
 
     def _on_left(self, pts: int) -> None:
-        self.counts.sent.append(SentStamp(pts, self._clock.now_ns()))
+        stamp = SentStamp(pts, self._clock.now_ns())
+        if not self._visit.endless:
+            self.counts.sent.append(stamp)
+        if self._visit.on_spoken is not None:
+            self._visit.on_spoken(stamp)
 
     def _keep(self, datagram: bytes) -> bool:
         if hooks.is_media(datagram) and self._visit.lose_uplink is not None and self._visit.lose_uplink():

@@ -21,6 +21,8 @@ class Metrics:
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         r = self.registry
+        self.tasks = Gauge("avatar_tasks", "Tasks of the event loop.", registry=r)
+        self.threads = Gauge("avatar_threads", "Threads of this process.", registry=r)
         self.sessions_active = Gauge("avatar_sessions_active", "Sessions that hold a slot.", registry=r)
         self.slots_total = Gauge("avatar_slots_total", "Slots of this server.", registry=r)
         self.sessions = Counter("avatar_sessions", "Sessions ended, by result.", ["result"], registry=r)
