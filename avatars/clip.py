@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from avatars.packet import FramedFace
 from avatars.precompile import (
     FaceFinder,
     FaceSettings,
+    Footage,
     Makers,
     choose_face,
     frame_face,
@@ -58,16 +59,43 @@ def write_clip(
 
     Frames without a usable face keep their place and are shown as they are. Raises FaceNotFound, PortraitRejected.
     """
+    return _write(clip, folder, _Filming(finder, settings, makers, progress), loops=False) | {"kind": "clip"}
+
+
+def write_loop(
+    loop: Footage,
+    folder: Path,
+    finder: FaceFinder,
+    settings: FaceSettings,
+    makers: Makers,
+    progress: Progress = lambda done: None,
+) -> dict[str, Any]:
+    """Like `write_clip` for frames that are a loop already: they run forward only."""
+    return _write(loop, folder, _Filming(finder, settings, makers, progress), loops=True) | {"kind": "idle loop"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Filming:
+    """What a packet of many frames is made with."""
+
+    finder: FaceFinder
+    settings: FaceSettings
+    makers: Makers
+    progress: Progress
+
+
+def _write(clip: Footage, folder: Path, filming: _Filming, *, loops: bool) -> dict[str, Any]:
+    settings, makers = filming.settings, filming.makers
     with PacketWriter(folder) as writer:
-        faces, report = _track(clip, writer, finder, settings, progress)
-        meshes = steady([None if face is None else face.points for face in faces])
+        faces, report = _track(clip, writer, filming.finder, settings, filming.progress)
+        meshes = steady([None if face is None else face.points for face in faces], loops=loops)
         hidden = _add_faces(meshes, clip, settings, makers, writer)
         count = len(meshes)
-        order = forward_backward(count)
+        order = list(range(count)) if loops else forward_backward(count)
         opened = sum(face is not None and is_mouth_open(face.points) for face in faces)
         report = with_advice(replace(report, frames=count, faceless_frames=len(hidden), open_mouth_frames=opened))
         info = packet_info(clip.name, clip.size_px, len(order), makers, report)
-        info |= {"kind": "clip", "source_frames": count, "faceless": [i for i, k in enumerate(order) if k in hidden]}
+        info |= {"source_frames": count, "faceless": [i for i, k in enumerate(order) if k in hidden]}
         writer.finish(order)
     return info
 
@@ -77,10 +105,17 @@ def forward_backward(count: int) -> list[int]:
     return [*range(count), *range(count - 2, 0, -1)]
 
 
-def steady(meshes: list[F32 | None]) -> list[F32 | None]:
-    """Landmarks (468, 2) smoothed over time within each unbroken run; None where there is no face."""
-    smoothed: list[F32 | None] = [None] * len(meshes)
+def steady(meshes: list[F32 | None], *, loops: bool = False) -> list[F32 | None]:
+    """Landmarks (468, 2) smoothed over time within each unbroken run; None where there is no face.
+
+    What `loops` has its last frame before its first.
+    """
     reach = int(4 * _SMOOTH_FRAMES)
+    if loops:
+        turns = -(-reach // len(meshes)) * len(meshes)
+        around = [meshes[i % len(meshes)] for i in range(len(meshes) + 2 * turns)]
+        return steady(around)[turns : turns + len(meshes)]
+    smoothed: list[F32 | None] = [None] * len(meshes)
     weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / _SMOOTH_FRAMES) ** 2)
     for i, mesh in enumerate(meshes):
         if mesh is None:
@@ -98,7 +133,7 @@ def steady(meshes: list[F32 | None]) -> list[F32 | None]:
 
 
 def _track(
-    clip: ClipFile, writer: PacketWriter, finder: FaceFinder, settings: FaceSettings, progress: Progress
+    clip: Footage, writer: PacketWriter, finder: FaceFinder, settings: FaceSettings, progress: Progress
 ) -> tuple[list[FaceLandmarks | None], Report]:
     """Store every frame and follow one face through them."""
     faces: list[FaceLandmarks | None] = []
@@ -162,7 +197,7 @@ def _try_report(rgb: U8, face: FaceLandmarks, settings: FaceSettings, name: str)
 
 
 def _add_faces(
-    meshes: list[F32 | None], clip: ClipFile, settings: FaceSettings, makers: Makers, writer: PacketWriter
+    meshes: list[F32 | None], clip: Footage, settings: FaceSettings, makers: Makers, writer: PacketWriter
 ) -> set[int]:
     """A face for every frame of the writer, one at a time. Returns the frames that show none."""
     hidden: set[int] = set()
@@ -179,7 +214,7 @@ def _add_faces(
 
 
 def _framed(
-    meshes: list[F32 | None], clip: ClipFile, settings: FaceSettings, makers: Makers, writer: PacketWriter
+    meshes: list[F32 | None], clip: Footage, settings: FaceSettings, makers: Makers, writer: PacketWriter
 ) -> Iterator[FramedFace]:
     """A framed face for every frame; where there is none, a neighbour's place with a mask that shows nothing."""
     width, height = clip.size_px

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -92,12 +92,53 @@ class SidecarBuilder(Protocol):
     def build(self, packet: AvatarPacket) -> Mapping[str, npt.NDArray[Any]]: ...
 
 
+class Footage(Protocol):
+    """Frames to make a packet of: a clip, or a loop."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size_px(self) -> tuple[int, int]:
+        """(width, height)"""
+        ...
+
+    @property
+    def expected_frames(self) -> int:
+        """0 where nobody knows."""
+        ...
+
+    def __iter__(self) -> Iterator[U8]:
+        """(H, W, 3) u8 RGB, 25 a second; may be slow."""
+        ...
+
+
+class IdleAnimator(Protocol):
+    """An engine that gives a still portrait a living idle loop."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> str:
+        """Changes whenever its frames would."""
+        ...
+
+    def animate(self, rgb: U8, finder: FaceFinder, source: str, face: int) -> Footage:
+        """A loop without a seam of a picture (H, W, 3) u8 RGB, of which `face` moves, 0 the largest.
+
+        Raises FaceNotFound.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Makers:
     """The engines' parts in precompilation; each may be missing."""
 
     latents: LatentEncoder | None = None
     parser: FaceParser | None = None
+    idle: IdleAnimator | None = None
 
 
 @dataclass(frozen=True, slots=True)

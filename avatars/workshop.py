@@ -8,18 +8,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from safetensors.numpy import save_file
 
-from avatars.clip import write_clip
+from avatars.clip import write_clip, write_loop
 from avatars.clipfile import ClipFile, is_clip
 from avatars.errors import AvatarError, PortraitRejected
 from avatars.faces import FaceMesh
-from avatars.picture import load_picture
-from avatars.precompile import FaceFinder, FaceSettings, Makers, SidecarBuilder, precompile_portrait
+from avatars.picture import fit_inside, load_picture
+from avatars.precompile import FaceFinder, FaceSettings, IdleAnimator, Makers, SidecarBuilder, precompile_portrait
 from avatars.reader import Inspected, open_packet
 from avatars.store import AvatarStore
 from avatars.writer import ENGINE_PREFIX, write_info, write_still
 
+U8 = npt.NDArray[np.uint8]
 MAKER_REVISION = 1
 """Raise it when the same source would give another packet: those made before are made again."""
 
@@ -91,6 +94,8 @@ class Workshop:
             info = write_clip(clip, folder, self._finder, recipe.face, self._makers, progress)
             return {"avatar_id": avatar_id, **info}
         rgb = load_picture(source, max_side_px=2 * max(recipe.face.max_width_px, recipe.face.max_height_px))
+        if self._makers.idle is not None:
+            return self._fill_loop(self._makers.idle, rgb, (source.name, avatar_id), recipe, folder, progress)
         packet = precompile_portrait(
             rgb,
             avatar_id,
@@ -102,6 +107,22 @@ class Workshop:
         progress(0.5)
         write_still(packet, folder, materialise=recipe.materialise)
         return dict(packet.info)
+
+    def _fill_loop(
+        self,
+        idle: IdleAnimator,
+        rgb: U8,
+        names: tuple[str, str],
+        recipe: Recipe,
+        folder: Path,
+        progress: Callable[[float], None],
+    ) -> dict[str, Any]:
+        """A portrait that lives while it waits. `names`: of the source, of the avatar."""
+        face = recipe.face
+        loop = idle.animate(fit_inside(rgb, face.max_width_px, face.max_height_px), self._finder, names[0], face.face)
+        # The face that moves is the one that was chosen; in the loop's frames it is followed from the first on.
+        info = write_loop(loop, folder, self._finder, face, self._makers, progress)
+        return {"avatar_id": names[1], **info, "idle": {"name": idle.name, "revision": idle.revision}}
 
     @property
     def _finder(self) -> FaceFinder:
@@ -120,8 +141,9 @@ class Workshop:
 
     def _made_from(self, source: Path, recipe: Recipe) -> dict[str, Any]:
         """Everything that decides what a packet looks like."""
-        encoder, parser = self._makers.latents, self._makers.parser
-        return {
+        encoder, parser, idle = self._makers.latents, self._makers.parser, self._makers.idle
+        living = {} if idle is None else {"idle": [idle.name, idle.revision]}
+        return living | {
             "source_sha256": _sha256(source),
             "maker": MAKER_REVISION,
             "face": asdict(recipe.face),

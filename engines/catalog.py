@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engines.contract import LipSyncEngine
 from engines.errors import EngineUnavailable
+
+if TYPE_CHECKING:
+    from avatars.precompile import IdleAnimator
 
 DEFAULT = "warp"
 MODELS = Path("storage/models")
@@ -47,6 +50,23 @@ def create(name: str, **options: Any) -> LipSyncEngine:
     if maker is None:
         raise EngineUnavailable(name, "there is no engine of this name", f"Choose one of: {', '.join(names())}.")
     return maker(**options)
+
+
+def idle_animator(name: str, **options: Any) -> IdleAnimator:
+    """What gives a still portrait a living idle loop. Options: models, device, seconds, seeded, reduced.
+
+    Raises EngineUnavailable where there is none of this name or it cannot run here.
+    """
+    if name != "liveportrait":
+        raise EngineUnavailable(name, "it makes no idle loops", "Choose liveportrait.")
+    try:
+        from engines.liveportrait.checkpoints import Weights
+        from engines.liveportrait.idling import open_animator
+    except ImportError as error:
+        remedy = "Install the extra: pip install 'liveanchor[liveportrait]'."
+        raise EngineUnavailable(name, f"it needs {error.name}", remedy) from error
+    of_weights = {key: options.pop(key) for key in ("models", "seeded", "reduced") if key in options}
+    return open_animator(Weights(**{"models": MODELS, **of_weights}), **options)
 
 
 def serving(name: str, models: Path) -> LipSyncEngine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from engines.errors import EngineUnavailable
@@ -47,3 +48,12 @@ class Weights:
             remedy = f"Give --models DIR (see `liveanchor models pull {engine}`), or --seeded for made-up weights."
             raise EngineUnavailable(engine, "no weights were named", remedy)
         return self.models / engine
+
+
+def require_device(device: str) -> None:
+    """Raises EngineUnavailable where torch cannot compute on it."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = f"torch has no device {device!r} here"
+        raise EngineUnavailable("liveportrait", reason, "Take --device cpu, or torch with its driver.") from error

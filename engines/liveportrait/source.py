@@ -8,8 +8,8 @@ from typing import Protocol
 import cv2
 import numpy as np
 
-from avatars.errors import FaceNotFound
 from avatars.faces import FaceLandmarks
+from avatars.precompile import choose_face
 from engines.liveportrait.crop import CROP_PX, F32, U8, FaceCrop, feathered_mask, find_crop, fit_source
 
 
@@ -42,13 +42,10 @@ class SourcePicture:
         return self.crop.paste(face, self.picture, self.mask)
 
 
-def read_source(picture: U8, finder: FaceFinder, name: str = "the picture") -> SourcePicture:
-    """Find the largest face of (H, W, 3) u8 RGB. Raises FaceNotFound."""
+def read_source(picture: U8, finder: FaceFinder, name: str = "the picture", face: int = 0) -> SourcePicture:
+    """Find a face of (H, W, 3) u8 RGB, 0 the largest. Raises FaceNotFound."""
     fitted = np.ascontiguousarray(fit_source(picture))
-    faces = finder.find(fitted)
-    if not faces:
-        raise FaceNotFound(name)
-    landmarks = faces[0].points
+    landmarks = choose_face(finder.find(fitted), face, name).points
     crop = find_crop(landmarks)
     height, width = fitted.shape[:2]
     return SourcePicture(fitted, landmarks, crop, crop.mask(feathered_mask(), width, height))

@@ -43,10 +43,17 @@ def precompile(
     cycle_frames: Annotated[int, typer.Option(help="Frames of a portrait's packet.", min=1, max=1500)] = 25,
     materialise: Annotated[bool, typer.Option(help="Store real copies of a portrait's frames.")] = False,
     again: Annotated[bool, typer.Option(help="Make even what is up to date.")] = False,
+    idle: Annotated[
+        str | None, typer.Option(help="Engine that lets portraits sway, look about and blink: liveportrait.")
+    ] = None,
+    idle_seconds: Annotated[float, typer.Option(help="Length of that loop.", min=1.0, max=60.0)] = 6.0,
+    models: Annotated[Path | None, typer.Option(help="Folder of weights, storage/models by default.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda, for --idle.")] = "cpu",
 ) -> None:
     """Prepare avatars: a packet that loads in milliseconds for every picture or clip."""
     from avatars.precompile import FaceSettings
     from avatars.workshop import Recipe
+    from engines import catalog
     from streamer.commands.batch import Batch, find_sources
 
     settings = FaceSettings(
@@ -59,7 +66,10 @@ def precompile(
     )
     recipe = Recipe(settings, materialise, again)
     found = find_sources(sources or [], None if specific is None else specific.split(","))
-    batch = Batch(avatars_dir, recipe, engine)
+    animator = None
+    if idle is not None:
+        animator = catalog.idle_animator(idle, models=models or catalog.MODELS, device=device, seconds=idle_seconds)
+    batch = Batch(avatars_dir, recipe, engine, animator)
     batch.run(found, jobs)
     _summarise(batch)
     if batch.failed:

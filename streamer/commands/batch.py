@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -14,11 +14,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from avatars.bundled import bundled_portraits
 from avatars.errors import AvatarError
-from avatars.precompile import Makers
+from avatars.precompile import IdleAnimator, Makers
 from avatars.store import AvatarStore
 from avatars.workshop import Recipe, Workshop
 from engines import catalog
-from engines.errors import EngineUnavailable
+from engines.errors import EngineOutput, EngineUnavailable
 from streamer.clock import NS_PER_S, MonotonicClock, cpu_ns
 from streamer.errors import ConfigError
 
@@ -45,7 +45,7 @@ class Outcome:
 class Batch:
     """Runs sources through one workshop a thread. A failure is recorded, not raised: the others go on."""
 
-    def __init__(self, avatars_dir: Path, recipe: Recipe, engine: str) -> None:
+    def __init__(self, avatars_dir: Path, recipe: Recipe, engine: str, idle: IdleAnimator | None = None) -> None:
         """Raises EngineUnavailable where the engine's parts are not here."""
         self.done: list[Outcome] = []
         self.failed: list[Outcome] = []
@@ -53,7 +53,7 @@ class Batch:
         self.cpu_s = 0.0
         self._store = AvatarStore(avatars_dir)
         self._recipe = recipe
-        self._makers = makers_of(engine)
+        self._makers = replace(makers_of(engine), idle=idle)
         self._local = threading.local()
         self._clock = MonotonicClock()
 
@@ -74,7 +74,7 @@ class Batch:
             made = self._workshop().make(
                 source, avatar_id, self._recipe, lambda done: bars.update(task, completed=done)
             )
-        except AvatarError as error:
+        except (AvatarError, EngineOutput) as error:
             bars.update(task, description=f"{avatar_id}: failed")
             return Outcome(avatar_id, self._since_s(start_ns), error=str(error))
         report = made.info.get("report", {})

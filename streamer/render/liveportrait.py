@@ -8,7 +8,7 @@ from typing import Protocol
 
 from avatars.faces import FaceMesh
 from avatars.picture import load_picture
-from engines.liveportrait.checkpoints import Weights
+from engines.liveportrait.checkpoints import Weights, require_device
 from engines.liveportrait.faults import Faults
 from engines.liveportrait.keyframes import EVERY_FRAME, PREVIEW, QUALITY
 from engines.liveportrait.plans import ClipPlanner, IdlePlanner, Planner, SpeechPlanner
@@ -58,6 +58,7 @@ def take_of(wishes: Wishes) -> tuple[Take, S16 | None]:
     """The take and the sound to lay under it. Raises ConfigError, AvatarError or EngineError."""
     if wishes.reduced and not wishes.seeded:
         raise ConfigError("--reduced", "there are no published weights of these widths; add --seeded")
+    require_device(wishes.device)
     if wishes.device == "cpu":
         one_thread()
     picture = load_picture(wishes.portrait, max_side_px=_MAX_SIDE_PX)
