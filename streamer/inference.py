@@ -1,7 +1,7 @@
 """The inference thread: the one thread of an engine. It renders and blends the queued frames of all sessions.
 
-Jobs come from the event loop and finished planes go back to it; nothing else crosses. Order: first in, first out,
-as many at once as the engine's largest bucket. Knows no session and no transport.
+Jobs come from the event loop and finished planes go back to it; nothing else crosses. Which jobs make the next batch
+is the planner's word. Knows no session and no transport.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from engines.contract import FaceJob, FaceOverlay, FacePatch, LipSyncEngine
 from engines.errors import EngineError, EngineOutput
+from streamer.batching import Batch, BatchPlanner, Ticket
 from streamer.clock import Clock
 from streamer.media import U8, RenderedMouth
 
@@ -37,16 +37,18 @@ class _Order:
     deliver: Callable[[RenderedMouth], None]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class InferenceCounts:
     """Jobs by what became of them."""
 
     rendered: int = 0
+    failed: int = 0
     expired: int = 0
     """Past their deadline before the engine was free."""
     dropped: int = 0
     """Pushed out of a full queue."""
-    failed: int = 0
+    unwanted: int = 0
+    """Their session was interrupted, changed its avatar or ended."""
 
 
 class SessionRenderer:
@@ -58,7 +60,15 @@ class SessionRenderer:
 
     def submit(self, job: FaceJob, deliver: Callable[[RenderedMouth], None]) -> None:
         """Queue a job; `deliver` runs on the event loop unless the job expires or is dropped."""
-        self._inference.submit(_Order(job, self._blender, deliver))
+        self._inference.submit(self, _Order(job, self._blender, deliver))
+
+    def void(self, generation: int) -> None:
+        """Drop what waits and is older."""
+        self._inference.void(self, generation)
+
+    def leave(self) -> None:
+        """Drop all that waits; the session goes, or goes on with another canvas."""
+        self._inference.leave(self)
 
 
 class Inference:
@@ -69,14 +79,20 @@ class Inference:
     def __init__(self, engine: LipSyncEngine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
-        self._queue: deque[_Order] = deque()
+        self._planner: BatchPlanner[_Order] = BatchPlanner(engine.spec.buckets, self.CAPACITY)
         self._wake = threading.Condition()
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, name=f"inference-{engine.spec.name}", daemon=True)
         self._ready = threading.Event()
         self._busy_since_ns: int | None = None
-        self.counts = InferenceCounts()
+        self._rendered = 0
+        self._failed = 0
+
+    @property
+    def counts(self) -> InferenceCounts:
+        plan = self._planner.counts
+        return InferenceCounts(self._rendered, self._failed, plan.expired, plan.dropped, plan.unwanted)
 
     @property
     def ready(self) -> bool:
@@ -90,7 +106,18 @@ class Inference:
 
     @property
     def queued_jobs(self) -> int:
-        return len(self._queue)
+        return len(self._planner)
+
+    @property
+    def queue_wait_p99_ms(self) -> float:
+        """Of the jobs rendered lately: from being queued to the start of their batch."""
+        with self._wake:
+            return self._planner.queue_wait_p99_ms
+
+    def admits(self, sessions: int) -> bool:
+        """Whether the engine, at its measured pace, has time for so many sessions."""
+        with self._wake:
+            return self._planner.admits(sessions)
 
     @property
     def busy_since_ns(self) -> int | None:
@@ -105,20 +132,28 @@ class Inference:
     def session(self, blender: Blender) -> SessionRenderer:
         return SessionRenderer(self, blender)
 
-    def submit(self, order: _Order) -> None:
-        """Queue an order; a full queue gives up its oldest, the least likely to make its deadline."""
+    def submit(self, session: SessionRenderer, order: _Order) -> None:
+        """Queue an order."""
+        job, now_ns = order.job, self._clock.now_ns()
         with self._wake:
-            if len(self._queue) >= self.CAPACITY:
-                self._queue.popleft()
-                self.counts.dropped += 1
-            self._queue.append(order)
+            self._planner.add(Ticket(session, job.generation, job.deadline_ns, now_ns, order))
             self._wake.notify()
+
+    def void(self, session: SessionRenderer, generation: int) -> None:
+        """Drop a session's orders that are older than a generation."""
+        with self._wake:
+            self._planner.void(session, generation)
+
+    def leave(self, session: SessionRenderer) -> None:
+        """Drop all of a session's orders."""
+        with self._wake:
+            self._planner.leave(session)
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Stop after the batch that runs. Idempotent."""
         with self._wake:
             self._closing = True
-            self._queue.clear()
+            self._planner.clear()
             self._wake.notify()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
@@ -131,31 +166,24 @@ class Inference:
             return
         self._ready.set()
         while (batch := self._take()) is not None:
-            self._busy_since_ns = self._clock.now_ns()
-            for order, patch in zip(batch, self._infer(batch), strict=True):
+            began_ns = self._busy_since_ns = self._clock.now_ns()
+            orders = [ticket.work for ticket in batch.tickets]
+            for order, patch in zip(orders, self._infer(orders), strict=True):
                 self._finish(order, patch)
             self._busy_since_ns = None
+            with self._wake:
+                self._planner.times.note(batch.bucket, self._clock.now_ns() - began_ns)
         self._engine.close()
 
-    def _take(self) -> list[_Order] | None:
-        """The next batch, or None when closing. Orders past their deadline are not worth the engine's time."""
-        largest = self._engine.spec.buckets[-1]
+    def _take(self) -> Batch[_Order] | None:
+        """The next batch, or None when closing."""
         with self._wake:
-            while True:
-                while not self._queue and not self._closing:
-                    self._wake.wait()
-                if self._closing:
-                    return None
-                now_ns = self._clock.now_ns()
-                batch: list[_Order] = []
-                while self._queue and len(batch) < largest:
-                    order = self._queue.popleft()
-                    if order.job.deadline_ns <= now_ns:
-                        self.counts.expired += 1
-                    else:
-                        batch.append(order)
-                if batch:
+            while not self._closing:
+                batch = self._planner.take(self._clock.now_ns())
+                if batch is not None:
                     return batch
+                self._wake.wait()
+            return None
 
     def _infer(self, batch: list[_Order]) -> list[FacePatch | None]:
         """Patches in order; where a batch fails, each job alone, so that one bad job is only its own failure."""
@@ -175,9 +203,9 @@ class Inference:
             except Exception as error:  # noqa: BLE001 - the same border: a picture that cannot be blended is one lost mouth
                 self._note_failure(error)
         if planes is None:
-            self.counts.failed += 1
+            self._failed += 1
         else:
-            self.counts.rendered += 1
+            self._rendered += 1
         mouth = RenderedMouth(order.job.index, order.job.generation, planes, self._clock.now_ns())
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(order.deliver, mouth)

@@ -87,8 +87,12 @@ class LiveLine:
         self._generation += 1
         self._ingest.generation = self._generation
         self._feed.void(self._generation)
-        self._stages.lipsync.generation = self._generation
+        self._stages.lipsync.void(self._generation)
         self._stages.composer.generation = self._generation
+
+    def end(self) -> None:
+        """The engine need not go on with what it was asked for."""
+        self._stages.lipsync.leave()
 
     def recast(self, cast: Cast) -> None:
         """Another avatar, or the same at another size, from the next picture on."""

@@ -95,6 +95,8 @@ class Registry:
             raise SessionClosed
         if self.active >= self.limit:
             raise SessionLimit(self.limit)
+        if not self._house.inference.admits(self.active + 1):
+            raise SessionLimit(self.active)
         self._opening += 1
         try:
             session, answer, hit = await self._answer(offer)

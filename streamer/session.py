@@ -151,6 +151,8 @@ class Session:
             self._speech.close()
             self._log.close()
             parts.metrics.sessions.labels(result=result).inc()
+            if self._line is not None:
+                self._line.end()
             await parts.peer.close()
             self._line = None  # its pictures go now, not when the collector finds this session
 

@@ -88,6 +88,12 @@ class _Now:
         planes = self._speaker.canvas.blend(patch.index, patch.pixels, patch.overlays)
         deliver(RenderedMouth(job.index, job.generation, planes, job.index * FRAME_NS))
 
+    def void(self, generation: int) -> None:
+        """Nothing ever waits."""
+
+    def leave(self) -> None:
+        """Nothing ever waits."""
+
 
 def film(speaker: Speaker, pcm48: S16, path: Path, on_frame: Callable[[int, int], None]) -> int:
     """Write a sound as a talking MP4 (H.264, AAC); tells `on_frame` how many of how many. Returns the frame count.

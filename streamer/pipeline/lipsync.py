@@ -16,6 +16,14 @@ class Renderer(Protocol):
 
     def submit(self, job: FaceJob, deliver: Callable[[RenderedMouth], None]) -> None: ...
 
+    def void(self, generation: int) -> None:
+        """Jobs older than this are not wanted any more."""
+        ...
+
+    def leave(self) -> None:
+        """No job is wanted any more."""
+        ...
+
 
 class LipSync:
     """Makes the jobs of one session and remembers which window each belongs to."""
@@ -28,7 +36,17 @@ class LipSync:
 
     def recast(self, face: Face, renderer: Renderer) -> None:
         """From now on another avatar speaks."""
+        self._renderer.leave()
         self._face, self._renderer = face, renderer
+
+    def void(self, generation: int) -> None:
+        """What is older than this generation is not rendered."""
+        self.generation = generation
+        self._renderer.void(generation)
+
+    def leave(self) -> None:
+        """Nothing more is wanted."""
+        self._renderer.leave()
 
     def job(self, window: AudioWindow, now_ns: int) -> FaceJob | None:
         """The job of a window; None where it is silent, of an older generation, or too late to be of use."""

@@ -47,6 +47,9 @@ class Metrics:
             buckets=(0.01, 0.02, 0.03, 0.035, 0.038, 0.042, 0.045, 0.05, 0.06, 0.08, 0.12, 0.25, 0.5, 1.0), registry=r,
         )  # fmt: skip
         self.queue_depth = Gauge("avatar_queue_depth", "Jobs waiting for the engine.", ["stage"], registry=r)
+        self.queue_wait_p99 = Gauge(
+            "avatar_engine_queue_wait_p99_seconds", "From a mouth's being wanted to the start of its batch.", registry=r
+        )
         self.queue_drops = Counter("avatar_queue_drops", "Items a full channel dropped.", ["stage"], registry=r)
         self.engine_errors = Gauge(
             "avatar_engine_errors", "Jobs lost at the engine, by reason.", ["reason"], registry=r

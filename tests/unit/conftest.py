@@ -84,7 +84,11 @@ class VirtualEngine:
         self._done: Channel = Channel("done", 4096, WhenFull.DROP_OLDEST)
 
     def session(self, canvas):
-        return SimpleNamespace(submit=lambda job, deliver: self._submit(canvas, job, deliver))
+        return SimpleNamespace(
+            submit=lambda job, deliver: self._submit(canvas, job, deliver),
+            void=lambda generation: None,
+            leave=lambda: None,
+        )
 
     def _submit(self, canvas, job, deliver):
         begins_ns = max(self._free_ns, self._clock.now_ns())
