@@ -30,6 +30,7 @@ test: dev
 
 test-long: dev
 	@$(BIN)/pytest -m "long or bench" --timeout 1200 $(ARGS)
+	@LIVEANCHOR_HYPOTHESIS=search $(BIN)/pytest tests/unit -k "geometry or machine or ingest" --timeout 1200
 
 lint: dev
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/deptry .

@@ -6,6 +6,7 @@ Pure. Changes by one frame at a time, while nobody speaks; grows in any pause wh
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,13 +15,19 @@ from streamer.media import FRAME_NS
 
 LEAST_FRAMES = 2
 """The frame itself, and the slack to render it in."""
+FIRST_FRAMES = 4
+"""Where sound comes from afar: until that path is known, waiting costs less than missing mouths."""
 MOST_FRAMES = 8
 SPAN_JOBS = 500
 """Twenty seconds of speech."""
 SETTLED_JOBS = 50
 """Fewer say nothing about the slowest of a hundred."""
 MARGIN_NS = 4 * NS_PER_MS
-SPARE_NS = 12 * NS_PER_MS
+SETTLED_ARRIVALS = 50
+"""A second of packets: enough to begin to come down from `FIRST_FRAMES`."""
+USUAL_RENDER_NS = 8 * NS_PER_MS
+"""Stands for the engine until it has been seen at work."""
+SPARE_NS = 8 * NS_PER_MS
 """A frame is given back only where this much would still be free."""
 GAP_NS = NS_PER_S
 """Between two changes."""
@@ -33,15 +40,17 @@ STALL_FRAMES = 8
 class LatencyBudget:
     """Frames beyond the look-ahead, from 2 to 8. `note` every mouth, `step` once a frame."""
 
-    def __init__(self, slack_ns: int) -> None:
-        """slack_ns: the room of the least budget; every frame more adds a whole one."""
+    def __init__(self, slack_ns: int, frames: int = LEAST_FRAMES) -> None:
+        """slack_ns: the room of the least budget; every frame more adds a whole one. frames: to begin with."""
         self._slack_ns = slack_ns
-        self.frames = LEAST_FRAMES
+        self.frames = frames
         self._needs_ns: deque[int] = deque(maxlen=SPAN_JOBS)
         self._renders_ns: deque[int] = deque(maxlen=SPAN_JOBS)
         self._missed: deque[bool] = deque(maxlen=RECENT_JOBS)
         self._missing_in_a_row = 0
         self._changed_ns: int | None = None
+        self.arrivals_ns: Sequence[int] = ()
+        """How late each recent packet of the source came; of the owner, only read here. Lost ones are not in it."""
 
     @property
     def room_ns(self) -> int:
@@ -107,12 +116,16 @@ class LatencyBudget:
 
     def _wanted_ns(self) -> int | None:
         """A lost packet now and then costs a held mouth, not everybody 40 ms for good; a slow engine is waited for."""
-        if len(self._needs_ns) < SETTLED_JOBS:
-            return None
-        return max(_percentile(self._renders_ns, 99), _percentile(self._needs_ns, 95))
+        wants = []
+        if len(self._needs_ns) >= SETTLED_JOBS:
+            wants = [_percentile(self._renders_ns, 99), _percentile(self._needs_ns, 95)]
+        if len(self.arrivals_ns) >= SETTLED_ARRIVALS:
+            render_ns = _percentile(self._renders_ns, 50) if wants else USUAL_RENDER_NS
+            wants.append(_percentile(self.arrivals_ns, 99) + render_ns)
+        return max(wants, default=None)
 
 
-def _percentile(values: deque[int], percent: float) -> int:
+def _percentile(values: Sequence[int], percent: float) -> int:
     return int(np.percentile(np.fromiter(values, np.int64), percent)) if values else 0
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engines.contract import EngineSpec
 from streamer import feed
 from streamer.barge_in import BargeIn, BargeInSettings
-from streamer.budget import LatencyBudget
+from streamer.budget import FIRST_FRAMES, LEAST_FRAMES, LatencyBudget
 from streamer.casting import Cast
 from streamer.channel import Channel, ChannelClosed
 from streamer.clock import NS_PER_MS, NS_PER_S, Clock
@@ -37,7 +37,7 @@ from streamer.telemetry.latency import LatencyRecord
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.snapshot import Snapshot
 
-QUIET_FRAMES = 12
+QUIET_FRAMES = 6
 """So many idle pictures in a row before sound may be moved on the grid."""
 
 
@@ -66,10 +66,12 @@ class LiveLine:
         self._speech = speech
         self._log = log
         self._start_ns = start_ns
-        self._budget = LatencyBudget(int(parts.config.playout_slack_ms * NS_PER_MS))
+        frames = FIRST_FRAMES if parts.source is Source.MIRROR else LEAST_FRAMES
+        self._budget = LatencyBudget(int(parts.config.playout_slack_ms * NS_PER_MS), frames)
         self._lookahead_ns = lookahead_chunks(spec) * FRAME_NS // 2
         self._playout = playout.Playout(start_ns, self._delay_ns())
         self._ingest = ingest.Ingest(start_ns, ingest.IngestSettings(fill_margin_ms=self._patience_ms()))
+        self._budget.arrivals_ns = self._ingest.lateness_ns
         tail_frames = 1 + -(-parts.config.vad.hangover_ms * NS_PER_MS // FRAME_NS)
         self._feed = feed.Feed(speech, self._playout.next_release_ns, lookahead_chunks(spec), tail_frames)
         self._feed.render_frames = self._budget.render_frames

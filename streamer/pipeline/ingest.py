@@ -7,6 +7,7 @@ dropped, never queued: an underrun holds, it does not shift.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from streamer.pipeline.resample import F32, Decimator, LeaningResampler
 
 CHUNK_NS = CHUNK_SAMPLES * NS_PER_S // SOUND_HZ
 LET_IN_NS = 5 * NS_PER_MS
+JUDGED_BLOCKS = 500
+"""Ten seconds of packets of 20 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class Ingest:
         self._lead_ns = 0
         self.generation = 0
         self.counts = IngestCounts()
+        self.lateness_ns: deque[int] = deque(maxlen=JUDGED_BLOCKS)
+        """How long after its place on the grid each block that really came was here: what the path does."""
 
     @property
     def next_fill_ns(self) -> int:
@@ -90,7 +95,7 @@ class Ingest:
             self._anchor(block.arrived_ns, len(samples))
         lost = self._append(samples)
         self._captured_ns = block.arrived_ns
-        self._follow(block.arrived_ns, lost=lost)
+        self._follow(block, lost=lost)
         return self._complete()
 
     def fill(self, now_ns: int) -> list[AudioChunk]:
@@ -139,12 +144,16 @@ class Ingest:
             self._pending = self._pending[gone:]
             self._pending_first += gone
 
-    def _follow(self, arrived_ns: int, *, lost: bool) -> None:
+    def _follow(self, block: SoundBlock, *, lost: bool) -> None:
         """Lean against drift; anchor anew after a lasting change of the path."""
+        arrived_ns = block.arrived_ns
         end = self._pending_first + len(self._pending)
         expected_ns = self._start_ns - self._lead_ns + end * NS_PER_S // SOUND_HZ
+        if not block.concealed:
+            self.lateness_ns.append(arrived_ns - expected_ns)
         lateness_ms = self._drift.follow(arrived_ns, arrived_ns - expected_ns, lost=lost)
         if lateness_ms is not None:
+            self.lateness_ns.clear()
             self._anchor_anew(lateness_ms)
 
     def _complete(self) -> list[AudioChunk]:

@@ -8,8 +8,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 TALKING_WITHIN_MS = 3000
 WATCHED_S = 10
-SPOILED_SHARE = 0.5
-"""Mouths held or late while the browser starves its own microphone on two cores; the half-minute test allows 1 %."""
+SPOILED_SHARE = 0.15
+"""Mouths held or late on a machine busy with other tests; the half-minute test allows 1 %."""
 
 START_AND_WATCH = """() => new Promise((resolve, reject) => {
     const video = document.querySelector("#video");

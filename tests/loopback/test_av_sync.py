@@ -128,8 +128,9 @@ def test_flash_and_click_come_together(watched):
         offsets_ms.append(apart_ms[np.abs(apart_ms).argmin()])
     print(f"{len(offsets_ms)} clicks: flash {np.min(offsets_ms):.0f} to {np.max(offsets_ms):.0f} ms after the click")
     assert count - 1 <= len(clicks_heard) <= count
-    # A stall of a busy machine may move one flash by a frame; what must not happen is that they part.
-    assert np.sort(np.abs(offsets_ms))[-2] <= 40
+    # A stall of a busy machine may move one flash by a frame in the short run; what must not happen is that they part.
+    forgiven = 1 if count < 30 else 0
+    assert np.sort(np.abs(offsets_ms))[-1 - forgiven] <= 40
 
 
 def test_both_clocks_run_true(watched):

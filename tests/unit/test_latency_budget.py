@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from streamer.budget import LatencyBudget
+from streamer.budget import FIRST_FRAMES, LatencyBudget
 from streamer.clock import NS_PER_MS, NS_PER_S
 
 
@@ -107,3 +107,23 @@ def test_three_lost_packets_in_a_hundred_cost_held_mouths_not_everybody_a_frame(
         else:
             budget.note(8 * NS_PER_MS, 4 * NS_PER_MS)
     assert [budget.step(second * NS_PER_S, idle=True) for second in range(4)] == [0] * 4
+
+
+def first_seconds(lateness_ms, seconds=6):
+    """Frames each second of a new visitor who keeps silent while packets come so late."""
+    budget, frames = LatencyBudget(25 * NS_PER_MS, FIRST_FRAMES), []
+    late_ns = [int(ms * NS_PER_MS) for ms in lateness_ms]
+    for second in range(seconds):
+        budget.step(second * NS_PER_S, idle=True)
+        frames.append(budget.frames)
+        budget.arrivals_ns = late_ns[: 50 * (second + 1)]
+    return frames
+
+
+def test_a_new_visitor_on_a_quick_path_gets_the_least_budget_before_the_first_word():
+    assert first_seconds([2.0] * 300) == [4, 3, 2, 2, 2, 2]
+
+
+def test_a_new_visitor_on_a_shaky_path_keeps_what_the_path_takes():
+    assert first_seconds([1.0, 3.0, 40.0, 0.5] * 100)[-1] == 3
+    assert first_seconds([1.0, 3.0, 90.0, 0.5] * 100)[-1] == 4
