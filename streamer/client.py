@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import aiohttp
 
@@ -123,9 +124,11 @@ class RemoteSession:
         found = await _json(self._http, "POST", f"{self._path}/speech", sound, content_type)
         return Spoken(found["speech"], found["seconds"])
 
-    async def say(self, text: str) -> Spoken:
-        """Speak a text with the server's own voice."""
-        return await self.speak(text.encode(), "text/plain; charset=utf-8")
+    async def say(self, text: str, voice: str | None = None) -> Spoken:
+        """Speak a text with the server's own voice, or the one named: "flite/rms", "piper/NAME"."""
+        path = f"{self._path}/speech" + (f"?{urlencode({'voice': voice})}" if voice else "")
+        found = await _json(self._http, "POST", path, text.encode(), "text/plain; charset=utf-8")
+        return Spoken(found["speech"], found["seconds"])
 
     async def interrupt(self) -> None:
         """Fall silent; what is queued is dropped."""

@@ -41,6 +41,13 @@ class BargeInConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     minimum_speech_ms: int = 200
 
 
+class TtsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Text to speech. flite and espeak-ng are used where they are installed."""
+
+    piper_voices: str | None = None
+    """A folder of Piper voices (NAME.onnx with NAME.onnx.json); where `piper` is installed the first is the voice."""
+
+
 class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions: int = 8
     connect_timeout_s: float = 15.0
@@ -68,6 +75,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ice: IceConfig = IceConfig()
     vad: VadConfig = VadConfig()
     barge_in: BargeInConfig = BargeInConfig()
+    tts: TtsConfig = TtsConfig()
     limits: LimitsConfig = LimitsConfig()
 
     @property
@@ -77,6 +85,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def models_dir(self) -> Path:
         return Path(self.models)
+
+    @property
+    def piper_folder(self) -> Path | None:
+        return None if self.tts.piper_voices is None else Path(self.tts.piper_voices).absolute()
 
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -117,6 +129,8 @@ def check(config: Config) -> Config:
         raise ConfigError("vad.aggressiveness", "must be 0 to 3")
     if not 100 <= config.barge_in.minimum_speech_ms <= 400:
         raise ConfigError("barge_in.minimum_speech_ms", "must be 100 to 400")
+    if config.tts.piper_voices is not None and not Path(config.tts.piper_voices).is_dir():
+        raise ConfigError("tts.piper_voices", f"{config.tts.piper_voices} is no folder")
     if config.ice.udp_ports is not None:
         low, high = config.ice.udp_ports
         if not 1 <= low <= high <= 65_535:

@@ -1,10 +1,8 @@
-"""Text to speech by what the machine has: flite or espeak-ng, as a bounded child process. Text goes in by stdin."""
+"""Text to speech by what the machine has, as a bounded child process. Text goes in by stdin."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-import shutil
 import tempfile
 import unicodedata
 from concurrent.futures import Executor
@@ -13,53 +11,55 @@ from pathlib import Path
 from streamer.errors import SpeechRejected
 from streamer.media import S16
 from streamer.speech import SpeechLimits, decode_speech
+from streamer.synthesisers import Espeak, Flite, Piper, Synthesiser
 
-FLITE, ESPEAK = "flite", "espeak-ng"
-FLITE_VOICES = ("slt", "rms", "awb", "kal16", "kal")
-DEFAULT_VOICE = {FLITE: "slt", ESPEAK: "en-us"}
 MAX_CHARACTERS = 2_000
 TIMEOUT_S = 20.0
 LIMITS = SpeechLimits(max_bytes=40_000_000)
 """Ten minutes at espeak-ng's rate."""
-_ESPEAK_VOICE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,3}(\+[A-Za-z0-9]{1,16})?")
 _READ_BYTES = 1 << 16
 
 
-def available() -> tuple[str, ...]:
-    """Names of the synthesisers on PATH, the better voice first; empty where there is none."""
-    return tuple(name for name in (FLITE, ESPEAK) if shutil.which(name) is not None)
+class Voices:
+    """The synthesisers of this machine, the better voice first."""
 
+    def __init__(self, piper_folder: Path | None = None) -> None:
+        """piper_folder: where Piper's voices lie; None: Piper is not used."""
+        piper: tuple[Synthesiser, ...] = () if piper_folder is None else (Piper(piper_folder),)
+        self._known: tuple[Synthesiser, ...] = (*piper, Flite(), Espeak())
 
-async def synthesise(text: str, voice: str | None, executor: Executor) -> S16:
-    """(n,) s16 mono at 48 kHz of `text` read aloud. `voice` is None, "flite", "flite/rms", "espeak-ng/de+f2" and so on.
+    def available(self) -> tuple[str, ...]:
+        """Names of those that are installed; empty where there is none."""
+        return tuple(each.name for each in self._known if each.installed())
 
-    The child's sound is decoded in `executor`. Raises SpeechRejected: 400 nothing to say or no such voice,
-    413 too long, 503 no synthesiser here or it failed.
-    """
-    engine, name = _engine_and_voice(voice)
-    body = _cleaned(text, ascii_only=engine == FLITE).encode()
-    with tempfile.TemporaryDirectory(prefix="liveanchor-tts-") as folder:
-        # flite goes back to mend its header after each sentence, so it needs a file; espeak-ng writes to a pipe.
-        wav = Path(folder) / "speech.wav"
-        if engine == FLITE:
-            await _run([FLITE, "-voice", name, "-f", "-", "-o", str(wav)], body)
-            sound = await asyncio.get_running_loop().run_in_executor(executor, _read_bounded, wav)
-        else:
-            sound = await _run([ESPEAK, "-b", "1", "-v", name, "--stdin", "--stdout"], body)
-    return await asyncio.get_running_loop().run_in_executor(executor, decode_speech, sound, "audio/wav", LIMITS)
+    async def synthesise(self, text: str, voice: str | None, executor: Executor) -> S16:
+        """(n,) s16 mono at 48 kHz of `text` read aloud. `voice` is None, "flite", "flite/rms", "piper/NAME" and so on.
 
+        The child's sound is decoded in `executor`. Raises SpeechRejected: 400 nothing to say or no such voice,
+        413 too long, 501 no synthesiser here, 503 it failed.
+        """
+        synthesiser, name = self._chosen(voice)
+        body = _cleaned(text, ascii_only=synthesiser.ascii_only).encode()
+        loop = asyncio.get_running_loop()
+        with tempfile.TemporaryDirectory(prefix="liveanchor-tts-") as folder:
+            wav = Path(folder) / "speech.wav"
+            sound = await _run(synthesiser.command(name, wav), body)
+            if synthesiser.writes_file:
+                sound = await loop.run_in_executor(executor, _read_bounded, wav)
+        return await loop.run_in_executor(executor, decode_speech, sound, "audio/wav", LIMITS)
 
-def _engine_and_voice(voice: str | None) -> tuple[str, str]:
-    here = available()
-    if not here:
-        raise SpeechRejected("no speech synthesiser is installed here: install flite or espeak-ng", 503)
-    engine, _, name = (voice or here[0]).partition("/")
-    if engine not in here:
-        raise SpeechRejected(f"there is no synthesiser {engine!r} here; there is {', '.join(here)}")
-    name = name or DEFAULT_VOICE[engine]
-    if not (name in FLITE_VOICES if engine == FLITE else _ESPEAK_VOICE.fullmatch(name)):
-        raise SpeechRejected(f"{engine} has no voice {name!r}")
-    return engine, name
+    def _chosen(self, voice: str | None) -> tuple[Synthesiser, str]:
+        here = {each.name: each for each in self._known if each.installed()}
+        if not here:
+            raise SpeechRejected("no speech synthesiser is installed here: install flite or espeak-ng", 501)
+        wanted, _, name = (voice or next(iter(here))).partition("/")
+        synthesiser = here.get(wanted)
+        if synthesiser is None:
+            raise SpeechRejected(f"there is no synthesiser {wanted!r} here; there is {', '.join(here)}")
+        name = name or synthesiser.default_voice()
+        if not synthesiser.has_voice(name):
+            raise SpeechRejected(f"{wanted} has no voice {name!r}")
+        return synthesiser, name
 
 
 def _cleaned(text: str, *, ascii_only: bool) -> str:

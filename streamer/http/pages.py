@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from streamer import tts
 from streamer.config import CANVAS_SIZES_PX, Config
 from streamer.errors import ConfigError
 from streamer.http.wire import Capabilities, EngineView, IceServerView, Sample, SlotsView
 from streamer.inference import Inference
 from streamer.registry import Registry
 from streamer.telemetry.metrics import Metrics
+from streamer.tts import Voices
 
 _TYPES = {
     ".js": "text/javascript",
@@ -130,7 +130,7 @@ class PageRoutes:
         found = Capabilities(
             version=parts.version,
             engine=engine,
-            tts=tuple(tts.available()),
+            tts=Voices(parts.config.piper_folder).available(),
             samples=self._samples,
             canvas=CANVAS_SIZES_PX,
             sessions=SlotsView(parts.registry.active, parts.registry.limit),

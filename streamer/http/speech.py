@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 
 from aiohttp import web
 
-from streamer import speech, tts
+from streamer import speech
 from streamer.config import Config
 from streamer.errors import SpeechRejected
 from streamer.http.body import json_answer, read_body
@@ -16,6 +16,7 @@ from streamer.http.wire import SpeechAccepted
 from streamer.media import S16, SOUND_HZ, Source
 from streamer.registry import Registry
 from streamer.session import Session
+from streamer.tts import Voices
 from streamer.utterance import Utterance
 
 FIRST_PIECE_S, NEXT_PIECES_S = 0.4, 2.0
@@ -31,6 +32,7 @@ class SpeechRoutes:
         self._body_limit = config.limits.speech_bytes
         self._limits = speech.SpeechLimits(config.limits.speech_bytes, config.limits.queued_speech_s)
         self._executor = executor
+        self._voices = Voices(config.piper_folder)
 
     def add_to(self, app: web.Application) -> None:
         router = app.router
@@ -48,7 +50,7 @@ class SpeechRoutes:
         asked = session.interrupts
         body = await read_body(request, self._body_limit)
         if request.content_type == "text/plain":
-            utterance = await self._say(session, body, asked)
+            utterance = await self._say(session, body, request.query.get("voice"), asked)
         else:
             utterance = await self._play(session, body, request.content_type, asked)
         return json_answer(SpeechAccepted(utterance.speech_id, round(utterance.seconds, 3)), status=202)
@@ -65,15 +67,12 @@ class SpeechRoutes:
         await SpeechSocket(socket, session, self._executor).run()
         return socket
 
-    async def _say(self, session: Session, body: bytes, asked: int) -> Utterance:
-        voices = tts.available()
-        if not voices:
-            raise SpeechRejected("no speech synthesiser is installed here: install flite or espeak-ng", 501)
+    async def _say(self, session: Session, body: bytes, voice: str | None, asked: int) -> Utterance:
         try:
             text = body.decode("utf-8")
         except UnicodeDecodeError as error:
             raise SpeechRejected("the text is not UTF-8") from error
-        pcm48 = await tts.synthesise(text, voices[0], self._executor)
+        pcm48 = await self._voices.synthesise(text, voice, self._executor)
         utterance = session.open_speech(len(pcm48) / SOUND_HZ)
         session.append_speech(utterance, pcm48)
         _finish(session, utterance, asked)
