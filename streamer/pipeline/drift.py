@@ -31,6 +31,9 @@ class DriftFollower:
     def __init__(self, settings: DriftSettings | None = None) -> None:
         self._settings = settings or DriftSettings()
         self._seen: deque[tuple[int, float]] = deque()
+        """Rising lateness: what is later than something newer can never be the least again."""
+        self._since_ns = 0
+        """From when on blocks came without a long gap."""
         self._late_since_ns: int | None = None
         self.lean_ppm = 0.0
         """Make the next sound so much longer."""
@@ -49,7 +52,7 @@ class DriftFollower:
         drift_ms = self._least(arrived_ns, lateness_ns / NS_PER_MS)
         if self._late_since_ns is not None and arrived_ns - self._late_since_ns > settings.anchor_late_ms * NS_PER_MS:
             return self._anew(drift_ms)
-        if arrived_ns - self._seen[0][0] <= SPAN_NS * 3 // 4:
+        if arrived_ns - self._since_ns <= SPAN_NS * 3 // 4:
             return None
         if drift_ms < -settings.anchor_early_ms:
             return self._anew(drift_ms)
@@ -63,10 +66,16 @@ class DriftFollower:
         return None
 
     def _least(self, now_ns: int, lateness_ms: float) -> float:
-        self._seen.append((now_ns, lateness_ms))
-        while self._seen[0][0] < now_ns - SPAN_NS:
-            self._seen.popleft()
-        return min(value for _, value in self._seen)
+        seen = self._seen
+        if not seen or seen[-1][0] < now_ns - SPAN_NS:
+            seen.clear()
+            self._since_ns = now_ns
+        while seen and seen[-1][1] >= lateness_ms:
+            seen.pop()
+        seen.append((now_ns, lateness_ms))
+        while seen[0][0] < now_ns - SPAN_NS:
+            seen.popleft()
+        return seen[0][1]
 
     def _anew(self, drift_ms: float) -> float:
         self._late_since_ns = None

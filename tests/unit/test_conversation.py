@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import wave
+
 import numpy as np
 import pytest
 import soxr
@@ -9,6 +12,7 @@ import soxr
 from streamer.errors import SessionClosed, SpeechRejected
 from streamer.media import PictureKind, Source
 from streamer.pcm import PcmReader
+from streamer.speech import decode_speech
 
 pytestmark = pytest.mark.unit
 
@@ -30,16 +34,44 @@ def found_at(heard, said):
     return at, float(piece @ said[: len(piece)] / (np.linalg.norm(piece) * np.linalg.norm(said) + 1e-9))
 
 
-async def test_ten_seconds_pushed_at_once_play_as_ten_seconds_with_nothing_lost_or_repeated(virtual_call):
-    said = voice(10.0)
+def in_50_ms(said, rate_hz, whole_file):
+    """How ten seconds reach a session when they are pushed in 50 ms: as one file, or five messages."""
+    if whole_file:
+        body = io.BytesIO()
+        with wave.open(body, "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(rate_hz)
+            file.writeframes(said.tobytes())
+        return [decode_speech(body.getvalue(), "audio/wav")]
+    reader = PcmReader(rate_hz, 1)
+    pieces = [reader.push(piece.astype("<i2").tobytes()) for piece in np.array_split(said, 5)]
+    return [*pieces[:-1], np.concatenate((pieces[-1], reader.finish()))]
+
+
+@pytest.mark.parametrize("rate_hz", [8_000, 16_000, 22_050, 24_000, 44_100, 48_000])
+async def test_ten_seconds_pushed_in_50_ms_play_as_ten_seconds_at_any_rate(virtual_call, rate_hz):
+    said = voice(10.0, hz=rate_hz)
+    wanted = soxr.resample(said.astype(np.float64), rate_hz, 48_000, quality="VHQ")
     async with virtual_call() as call:
-        call.say(said)
-        await call.wait(11.0)
-        at, alike = found_at(call.sound(), said)
-        assert alike > 0.9999
-        assert np.array_equal(call.sound()[at : at + len(said)], said)
-        assert not call.sound()[at + len(said) :].any()
-    assert [e["position_s"] for e in call.seen if e["event"] == "playback_finished"] == [10.0]
+        utterance = call.session.open_speech()
+        for piece in in_50_ms(said, rate_hz, whole_file=rate_hz in (22_050, 44_100)):
+            call.session.append_speech(utterance, piece)
+            await call.wait(0.01)
+        call.session.finish_speech(utterance)
+        await call.wait(10.6)
+        heard = call.sound()
+    sounding, wanted_sounding = (np.flatnonzero(np.abs(sound) > 100) for sound in (heard, wanted))
+    at = int(sounding[0] - wanted_sounding[0])
+    near = max(0, at - 960)
+    for second in range(10):  # nothing lost, nothing repeated: each second lies where it should, to the sample
+        first = second * 48_000
+        place, alike = found_at(heard[near + first :][: 48_000 + 1920], wanted[first:][:48_000])
+        assert alike > 0.999
+        assert abs(near + place - at) <= 1
+    assert abs(int(np.ptp(sounding)) - int(np.ptp(wanted_sounding))) <= 0.02 * 48_000
+    (finished,) = [e for e in call.seen if e["event"] == "playback_finished"]
+    assert finished["position_s"] == pytest.approx(10.0, abs=0.001)
 
 
 async def test_speech_is_heard_within_two_frames_and_a_half_of_its_coming(virtual_call):
