@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from aiohttp import web
 from avatars.pool import AvatarPool
 from avatars.store import AvatarStore
 from engines import catalog
+from engines.contract import LipSyncEngine
 from streamer import webhook
 from streamer.casting import Casting
 from streamer.channel import Channel, WhenFull
@@ -61,16 +63,18 @@ class Announcements:
 class Server:
     """Everything that runs. `serve` builds, runs and ends one."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, make_engine: Callable[[], LipSyncEngine] | None = None) -> None:
+        """make_engine: a bench may bring an engine of its own; None: the one that `config` names."""
         aiortc_hooks.check()
         self.config = config
+        self._make_engine = make_engine or partial(catalog.serving, config.engine, config.models_dir)
         self.clock = MonotonicClock()
         self.avatar_executor = ThreadPoolExecutor(1, "avatars")
         self.codecs = CodecThreads()
         self.speech_executor = ThreadPoolExecutor(1, "speech")
         self.metrics = Metrics()
         self.lag = LoopLag(self.metrics.loop_lag)
-        self.engine = catalog.serving(config.engine, config.models_dir)
+        self.engine = self._make_engine()
         self.inference = Inference(self.engine, self.clock)
         self.store = AvatarStore(config.avatars_dir)
         self.pool = AvatarPool(self.store)
@@ -112,7 +116,7 @@ class Server:
         AvatarRoutes(self.gallery, self.casting, self.avatar_executor).add_to(app)
         upload_bytes = config.limits.upload_bytes
         MakingRoutes(self.making, self.store, self.pool, self.avatar_executor, upload_bytes).add_to(app)
-        studio = FilmStudio(self.pool, lambda: catalog.serving(config.engine, config.models_dir), config, self.clock)
+        studio = FilmStudio(self.pool, self._make_engine, config, self.clock)
         FilmRoutes(studio, self.film_executor, config).add_to(app)
         SessionRoutes(self.registry, config, self.metrics).add_to(app)
         SpeechRoutes(self.registry, config, self.speech_executor).add_to(app)

@@ -1,7 +1,8 @@
 """`liveanchor bench conversation`: how soon a pushed speech is heard, and how soon an interrupted one is not.
 
 The server is a process of its own; a visitor over real WebRTC hears and sees. An interrupt's time runs from the request
-to the last audible sample or the last open mouth, whichever is later, with half a minute of speech still queued.
+to the last audible sample or the last open mouth, whichever is later, with half a minute of speech still queued. A
+swap's time runs from the request for another avatar at another size, in the middle of speech, to its first picture.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ OPENING_S = 2.0
 HEARD_S = 0.9
 """How long a trial is heard before it is interrupted."""
 REST_S = 0.6
+SWAPS = (("mateo", 256), ("blaze", 384), (AVATAR, CANVAS_PX)) * 5
+SWAP_GAP_S = 0.5
 BURSTS = 32
 AUDIBLE = 300
 """Peak of a 20 ms block below which there is nothing to hear, full scale 32768."""
@@ -61,6 +64,7 @@ class _Witness:
     def see(self, picture: SeenPicture) -> None:
         height = picture.planes.shape[0] * 2 // 3
         self.pictures.append((picture.decoded_ns, picture.planes[:height:4, ::4].copy()))
+        self.news.set()
 
     async def heard_after(self, since_ns: int) -> int:
         """When the first audible block after a time came."""
@@ -68,6 +72,16 @@ class _Witness:
             found = next((at for at, peak in self.sounds if at > since_ns and peak > AUDIBLE), None)
             if found is not None:
                 return found
+            self.news.clear()
+            await self.news.wait()
+
+    async def seen_of(self, side_px: int, number: int) -> int:
+        """When the first picture of this height came, from picture `number` on."""
+        while True:
+            for at, picture in self.pictures[number:]:
+                if picture.shape[0] == side_px // 4:
+                    return at
+            number = len(self.pictures)
             self.news.clear()
             await self.news.wait()
 
@@ -86,6 +100,7 @@ def run() -> dict[str, float]:
         query = urlencode({"avatar": AVATAR, "source": "mirror", "canvas": CANVAS_PX})
         bursts = measure(BurstCall(f"{server.url}api/sessions?{query}", square=False, bursts=BURSTS, seed=4))
         witness, trials, offsets = asyncio.run(_converse(server.url))
+        swaps = asyncio.run(_swap(server.url))
     ears = [value for value in bursts.to_ear_ms if value is not None]
     if not ears or not offsets:
         raise StreamerError("nothing came through: the machine is too busy to measure anything")
@@ -106,6 +121,9 @@ def run() -> dict[str, float]:
         "mic_to_ear_median_ms": _share(ears, 50),
         "mic_to_ear_p95_ms": _share(ears, 95),
         "mic_to_ear_p99_ms": _share(ears, 99),
+        "swap_ms": _share(swaps, 50),
+        "swap_p95_ms": _share(swaps, 95),
+        "swap_max_ms": max(swaps),
         "av_offset_abs_max_ms": max(abs(value) for value in offsets),
     }
 
@@ -133,6 +151,21 @@ async def _trial(call: Call, witness: _Witness, opening: bytes, rest: bytes) -> 
     await call.session.interrupt()
     await clock.sleep_until(interrupted_ns + int(REST_S * NS_PER_S))
     return _Trial(pushed_ns, heard_ns, interrupted_ns, clock.now_ns())
+
+
+async def _swap(url: str) -> list[float]:
+    """How long each swap took, the first ones with avatars that were not on stage before, ms."""
+    witness, found = _Witness(), []
+    visit = Visit(on_sound=witness.hear, on_picture=witness.see)
+    async with Client(url) as client, client.call(AVATAR, visit, canvas_px=CANVAS_PX) as call:
+        await call.session.speak(_speech()[1], "audio/wav")
+        await witness.heard_after(0)
+        for avatar, canvas_px in SWAPS:
+            await witness.clock.sleep_until(witness.clock.now_ns() + int(SWAP_GAP_S * NS_PER_S))
+            asked_ns, before = witness.clock.now_ns(), len(witness.pictures)
+            await call.session.recast(avatar, canvas_px)
+            found.append((await witness.seen_of(canvas_px, before) - asked_ns) / NS_PER_MS)
+    return found
 
 
 def _offsets(call: Call) -> list[float]:

@@ -7,11 +7,10 @@ import asyncio
 import numpy as np
 import pytest
 
-from engines import catalog
-from engines.contract import FRAME_SAMPLES_16K, EngineSpec, FacePatch
 from streamer.app import Announcements, Server
 from streamer.bench.bursts import burst_microphone
 from streamer.bench.call import visit
+from streamer.bench.flash import FlashEngine
 from streamer.bench.lipsync import find_in
 from streamer.bench.witness import RATES_HZ, Witness
 from streamer.clock import MonotonicClock
@@ -20,39 +19,12 @@ from streamer.media import CHUNK_SAMPLES, SOUND_HZ
 
 pytestmark = pytest.mark.loopback
 
-PATCH_PX = 64
-LOUD = 0.03
 PERIOD_CHUNKS = 53
 """Odd, so that clicks fall on both halves of a frame; more than a second apart."""
 LEAD_CHUNKS = 50
 VOWEL = 1800
 """First sample of the vowel in a burst: where it starts with full voice."""
 TOLERANCE_HZ = {"audio": 30, "video": 50}
-
-
-class FlashFace:
-    def __init__(self, packet):
-        self.packet = packet
-
-
-class FlashEngine:
-    """White while the frame's own sound is loud, black else: the sharpest lip-sync there is."""
-
-    spec = EngineSpec("flash", PATCH_PX, buckets=(1,), context_samples=0, lookahead_samples=840)
-
-    def attach(self, packet):
-        return FlashFace(packet)
-
-    def warm_up(self): ...
-
-    def close(self): ...
-
-    def infer(self, jobs):
-        return [FacePatch(job.index, job.generation, self._patch(job.samples[:FRAME_SAMPLES_16K])) for job in jobs]
-
-    def _patch(self, samples):
-        loud = np.sqrt(np.mean(np.square(samples))) > LOUD
-        return np.full((PATCH_PX, PATCH_PX, 3), 255 if loud else 0, np.uint8)
 
 
 class Brightness:
@@ -72,7 +44,7 @@ def clicks(seconds):
 
 async def watch(avatars_dir, witness, sound):
     """A visitor who clicks at a server whose engine flashes."""
-    server, stop = Server(check(Config(port=0, avatars=str(avatars_dir)))), asyncio.Event()
+    server, stop = Server(check(Config(port=0, avatars=str(avatars_dir))), FlashEngine), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as group:
         group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
@@ -107,8 +79,7 @@ def rate_hz(stamps, clock_hz):
 )
 def watched(request, avatars_dir):
     sound, click, count = clicks(request.param)
-    with pytest.MonkeyPatch.context() as patch, Witness(Brightness()) as witness:
-        patch.setattr(catalog, "create", lambda name: FlashEngine())
+    with Witness(Brightness()) as witness:
         asyncio.run(watch(avatars_dir, witness, sound))
         readings = witness.readings()
     return witness, readings, heard(witness.sound(), click), count
