@@ -21,7 +21,7 @@ from avatars.pool import AvatarPool
 from avatars.store import AvatarStore
 from engines import catalog
 from engines.contract import LipSyncEngine
-from streamer import webhook
+from streamer import watchdog, webhook
 from streamer.casting import Casting
 from streamer.channel import Channel, WhenFull
 from streamer.clock import NS_PER_MS, MonotonicClock
@@ -118,13 +118,16 @@ class Server:
         MakingRoutes(self.making, self.store, self.pool, self.avatar_executor, upload_bytes).add_to(app)
         studio = FilmStudio(self.pool, self._make_engine, config, self.clock)
         FilmRoutes(studio, self.film_executor, config).add_to(app)
-        SessionRoutes(self.registry, config, self.metrics).add_to(app)
+        SessionRoutes(self.registry, config, self.metrics, self.clock).add_to(app)
         SpeechRoutes(self.registry, config, self.speech_executor).add_to(app)
         ConversationRoutes(self.registry).add_to(app)
         return app
 
-    async def run(self, announcements: Announcements, stop: asyncio.Event) -> None:
-        """Serve until `stop`. Raises ConfigError when the port cannot be had."""
+    async def run(self, announcements: Announcements, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:
+        """Serve until `stop`; then, where there is a `hurry`, let sessions finish until it is set or time is up.
+
+        Raises ConfigError when the port cannot be had.
+        """
         loop = asyncio.get_running_loop()
         runner = web.AppRunner(self.application(), access_log=None, handler_cancellation=True)
         await runner.setup()
@@ -140,8 +143,11 @@ class Server:
                 ]
                 await loop.run_in_executor(self.avatar_executor, self.gallery.prepare, announcements.on_progress)
                 await self._warm()
+                helpers.append(group.create_task(self._guard(), name="watchdog"))
                 announcements.on_ready(url_of(runner))
                 await stop.wait()
+                if hurry is not None:
+                    await self._drain(hurry)
                 self.registry.close()
                 for task in helpers:
                     task.cancel()
@@ -152,6 +158,40 @@ class Server:
             self.speech_executor.shutdown(wait=True, cancel_futures=True)
             for executor in (self.avatar_executor, self.workshop_executor, self.film_executor):
                 executor.shutdown(wait=True, cancel_futures=True)
+
+    async def _guard(self) -> None:
+        """Replace the engine's thread when it is lost; sessions go on with anchor frames and sound meanwhile."""
+
+        async def renewed(engine: LipSyncEngine) -> None:
+            self.casting.renew(engine)
+            await self.registry.recast_all()
+
+        replacement = watchdog.Replacement(
+            make=self._make_engine,
+            executor=self.avatar_executor,
+            on_failure=lambda failure: self.metrics.engine_restarts.labels(reason=failure).inc(),
+            on_renewed=renewed,
+        )
+        await watchdog.run(self.inference, replacement, watchdog.WatchdogSettings(), self.clock)
+
+    async def _drain(self, hurry: asyncio.Event) -> None:
+        """Let sessions finish: until all have, somebody is in a hurry, or the time is up."""
+        drained = asyncio.Event()
+
+        async def drain() -> None:
+            await self.registry.drain()
+            drained.set()
+
+        async def hurried() -> None:
+            await hurry.wait()
+            drained.set()
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.limits.drain_s), asyncio.TaskGroup() as group:
+                tasks = [group.create_task(drain(), name="drain"), group.create_task(hurried(), name="hurry")]
+                await drained.wait()
+                for task in tasks:
+                    task.cancel()
 
     async def _tell_ended(self) -> None:
         """Call the webhooks of ended jobs, one after the other."""
@@ -206,12 +246,21 @@ def url_of(runner: web.AppRunner) -> str:
 
 
 async def serve(config: Config, announcements: Announcements) -> None:
-    """Build a server and run it until SIGINT or SIGTERM."""
-    stop = asyncio.Event()
+    """Build a server and run it until SIGINT, or until SIGTERM and the end of what is being said.
+
+    A second signal ends it at once.
+    """
+    stop, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def end(*, at_once: bool) -> None:
+        if at_once or stop.is_set():
+            hurry.set()
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows has no signal handlers on loops
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, partial(end, at_once=number is signal.SIGINT))
 
     def on_ready(url: str) -> None:
         # What is loaded by now stays. The collector passes it over from here on: its pauses shrink to milliseconds.
@@ -219,4 +268,4 @@ async def serve(config: Config, announcements: Announcements) -> None:
         gc.freeze()
         announcements.on_ready(url)
 
-    await Server(config).run(replace(announcements, on_ready=on_ready), stop)
+    await Server(config).run(replace(announcements, on_ready=on_ready), stop, hurry)

@@ -48,6 +48,11 @@ class Casting:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._executor, self._prepare, avatar_id, canvas_px)
 
+    def renew(self, engine: LipSyncEngine) -> None:
+        """Faces come from another engine from here on."""
+        self._engine = engine
+        self._faces.clear()
+
     def clear(self) -> int:
         """Forget all; live sessions keep what they hold. Returns how many avatars were dropped."""
         self._faces.clear()

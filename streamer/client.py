@@ -144,10 +144,13 @@ class RemoteSession:
         await _done(self._http, f"{self._path}/action", {"name": name})
 
     async def hang_up(self) -> None:
-        """End the session; one that has ended is as good."""
-        async with self._http.delete(self._path) as response:
-            if response.status not in (204, 404):
-                await _check(response)
+        """End the session; one that has ended, by itself or with its server, is as good."""
+        try:
+            async with self._http.delete(self._path) as response:
+                if response.status not in (204, 404):
+                    await _check(response)
+        except aiohttp.ClientConnectionError:
+            return
 
     async def events(self, after: int = 0) -> AsyncIterator[Event]:
         """Everything that happens behind event number `after`, from the beginning by default, to the session's end."""

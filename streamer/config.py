@@ -51,6 +51,11 @@ class TtsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions: int = 8
     connect_timeout_s: float = 15.0
+    offers_per_s: float = 5.0
+    """Of one address, after its first `offers_burst`."""
+    offers_burst: int = 20
+    drain_s: float = 20.0
+    """How long sessions may go on after SIGTERM: what is being said is finished."""
     offer_bytes: int = 64 * 1024
     upload_bytes: int = 200 * 1024 * 1024
     """One portrait or clip."""
@@ -131,6 +136,7 @@ def check(config: Config) -> Config:
         raise ConfigError("barge_in.minimum_speech_ms", "must be 100 to 400")
     if config.tts.piper_voices is not None and not Path(config.tts.piper_voices).is_dir():
         raise ConfigError("tts.piper_voices", f"{config.tts.piper_voices} is no folder")
+    _check_limits(config.limits)
     if config.ice.udp_ports is not None:
         low, high = config.ice.udp_ports
         if not 1 <= low <= high <= 65_535:
@@ -141,6 +147,13 @@ def check(config: Config) -> Config:
         except ValueError as error:
             raise ConfigError("ice.announce", f"{address} is no IP address") from error
     return config
+
+
+def _check_limits(limits: LimitsConfig) -> None:
+    if not (0.01 <= limits.offers_per_s <= 10_000 and limits.offers_burst >= 1):
+        raise ConfigError("limits.offers_per_s", "must be 0.01 to 10000, and offers_burst at least 1")
+    if not 0 <= limits.drain_s <= 3600:
+        raise ConfigError("limits.drain_s", "must be 0 to 3600")
 
 
 def _lay(tree: dict[str, Any], path: list[str], value: Any) -> None:

@@ -43,6 +43,28 @@ class SessionLimit(StreamerError):
         return f"all {self.limit} sessions of this server are taken; try again in {self.retry_after_s} s"
 
 
+class TooManyOffers(StreamerError):
+    """One address asks for sessions faster than they are given."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(retry_after_s)
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        return f"too many offers from this address; try again in {self.retry_after_s} s"
+
+
+class ServerDraining(StreamerError):
+    """The server is about to stop and takes no more sessions."""
+
+    def __init__(self, retry_after_s: int = 30) -> None:
+        super().__init__(retry_after_s)
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        return "the server is being stopped and takes no more sessions"
+
+
 class MakingFull(StreamerError):
     """Too many uploads wait to be made into avatars."""
 

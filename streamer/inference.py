@@ -10,11 +10,12 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from engines.contract import FaceJob, FaceOverlay, FacePatch, LipSyncEngine
 from engines.errors import EngineError, EngineOutput
+from streamer import patches
 from streamer.batching import Batch, BatchPlanner, Ticket
 from streamer.clock import Clock
 from streamer.media import U8, RenderedMouth
@@ -49,6 +50,19 @@ class InferenceCounts:
     """Pushed out of a full queue."""
     unwanted: int = 0
     """Their session was interrupted, changed its avatar or ended."""
+    retried: int = 0
+    """Unusable at first; asked for once more."""
+
+
+@dataclass(slots=True, eq=False)
+class _Life:
+    """One thread with its engine, from its start until it ends or is given up."""
+
+    engine: LipSyncEngine
+    ready: threading.Event = field(default_factory=threading.Event)
+    busy_since_ns: int | None = None
+    given_up: bool = False
+    """Whatever it still brings is not wanted: another life has taken its place."""
 
 
 class SessionRenderer:
@@ -72,37 +86,39 @@ class SessionRenderer:
 
 
 class Inference:
-    """Owns the engine's thread. `start` and `close` from the event loop."""
+    """Owns the engine's thread. `start`, `renew` and `close` from the event loop."""
 
     CAPACITY = 256
 
     def __init__(self, engine: LipSyncEngine, clock: Clock) -> None:
-        self._engine = engine
         self._clock = clock
         self._planner: BatchPlanner[_Order] = BatchPlanner(engine.spec.buckets, self.CAPACITY)
         self._wake = threading.Condition()
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._work, name=f"inference-{engine.spec.name}", daemon=True)
-        self._ready = threading.Event()
-        self._busy_since_ns: int | None = None
-        self._rendered = 0
+        self._life, self._thread = self._born(engine)
+        self._rendered = self._retried = 0
         self._failed = 0
 
     @property
     def counts(self) -> InferenceCounts:
         plan = self._planner.counts
-        return InferenceCounts(self._rendered, self._failed, plan.expired, plan.dropped, plan.unwanted)
+        return InferenceCounts(self._rendered, self._failed, plan.expired, plan.dropped, plan.unwanted, self._retried)
 
     @property
     def ready(self) -> bool:
         """Warm and alive."""
-        return self._ready.is_set() and self._thread.is_alive()
+        return self._life.ready.is_set() and self._thread.is_alive()
 
     @property
     def alive(self) -> bool:
         """The thread runs, warm or warming up."""
         return self._thread.is_alive()
+
+    @property
+    def engine(self) -> LipSyncEngine:
+        """The one that renders now."""
+        return self._life.engine
 
     @property
     def queued_jobs(self) -> int:
@@ -122,11 +138,25 @@ class Inference:
     @property
     def busy_since_ns(self) -> int | None:
         """When the batch now running began; None between batches. A watchdog's food."""
-        return self._busy_since_ns
+        return self._life.busy_since_ns
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread; it warms the engine up first, then says `ready`."""
         self._loop = loop
+        self._thread.start()
+
+    def renew(self, engine: LipSyncEngine) -> None:
+        """Give up the thread that is dead or hangs and begin again with a fresh engine of the same kind.
+
+        A hanging thread cannot be ended: it stays, its results are dropped, and if it ever comes back it closes its
+        engine and ends. What is queued waits for the new one, as long as it is worth it.
+        """
+        with self._wake:
+            if self._closing:
+                return
+            self._life.given_up = True
+            self._wake.notify_all()
+        self._life, self._thread = self._born(engine)
         self._thread.start()
 
     def session(self, blender: Blender) -> SessionRenderer:
@@ -154,54 +184,60 @@ class Inference:
         with self._wake:
             self._closing = True
             self._planner.clear()
-            self._wake.notify()
+            self._wake.notify_all()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
-    def _work(self) -> None:
-        try:
-            self._engine.warm_up()
-        except EngineError:
-            logger.exception("engine_warm_up_failed", extra={"engine": self._engine.spec.name})
-            return
-        self._ready.set()
-        while (batch := self._take()) is not None:
-            began_ns = self._busy_since_ns = self._clock.now_ns()
-            orders = [ticket.work for ticket in batch.tickets]
-            for order, patch in zip(orders, self._infer(orders), strict=True):
-                self._finish(order, patch)
-            self._busy_since_ns = None
-            with self._wake:
-                self._planner.times.note(batch.bucket, self._clock.now_ns() - began_ns)
-        self._engine.close()
+    def _born(self, engine: LipSyncEngine) -> tuple[_Life, threading.Thread]:
+        life = _Life(engine)
+        name = f"inference-{engine.spec.name}"
+        return life, threading.Thread(target=self._work, args=(life,), name=name, daemon=True)
 
-    def _take(self) -> Batch[_Order] | None:
-        """The next batch, or None when closing."""
+    def _work(self, life: _Life) -> None:
+        try:
+            life.engine.warm_up()
+        except EngineError:
+            logger.exception("engine_warm_up_failed", extra={"engine": life.engine.spec.name})
+            return
+        life.ready.set()
+        while (batch := self._take(life)) is not None:
+            began_ns = life.busy_since_ns = self._clock.now_ns()
+            orders = [ticket.work for ticket in batch.tickets]
+            for order, patch in zip(orders, self._infer(life, orders), strict=True):
+                self._finish(life, order, patch)
+            life.busy_since_ns = None
+            if not life.given_up:
+                with self._wake:
+                    self._planner.times.note(batch.bucket, self._clock.now_ns() - began_ns)
+        life.engine.close()
+
+    def _take(self, life: _Life) -> Batch[_Order] | None:
+        """The next batch, or None when closing or given up."""
         with self._wake:
-            while not self._closing:
+            while not (self._closing or life.given_up):
                 batch = self._planner.take(self._clock.now_ns())
                 if batch is not None:
                     return batch
                 self._wake.wait()
             return None
 
-    def _infer(self, batch: list[_Order]) -> list[FacePatch | None]:
+    def _infer(self, life: _Life, batch: list[_Order]) -> list[FacePatch | None]:
         """Patches in order; where a batch fails, each job alone, so that one bad job is only its own failure."""
         try:
-            return list(self._engine.infer([order.job for order in batch]))
+            return list(life.engine.infer([order.job for order in batch]))
         except Exception as error:  # noqa: BLE001 - one of the five borders: a job's failure is that job's EngineError
-            self._note_failure(error)
+            self._note_failure(life, error)
             if len(batch) == 1:
                 return [None]
-            return [self._infer([order])[0] for order in batch]
+            return [self._infer(life, [order])[0] for order in batch]
 
-    def _finish(self, order: _Order, patch: FacePatch | None) -> None:
-        planes = None
-        if patch is not None:
-            try:
-                planes = order.blender.blend(patch.index, patch.pixels, patch.overlays)
-            except Exception as error:  # noqa: BLE001 - the same border: a picture that cannot be blended is one lost mouth
-                self._note_failure(error)
+    def _finish(self, life: _Life, order: _Order, patch: FacePatch | None) -> None:
+        planes = self._blended(life, order, patch)
+        if planes is None and patch is not None and order.job.deadline_ns > self._clock.now_ns():
+            self._retried += 1
+            planes = self._blended(life, order, self._infer(life, [order])[0])
+        if life.given_up:
+            return
         if planes is None:
             self._failed += 1
         else:
@@ -210,10 +246,21 @@ class Inference:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(order.deliver, mouth)
 
-    def _note_failure(self, error: Exception) -> None:
+    def _blended(self, life: _Life, order: _Order, patch: FacePatch | None) -> U8 | None:
+        """The picture of a patch; None where there is none, or it cannot be shown."""
+        if patch is None:
+            return None
+        try:
+            patches.check(patch, life.engine.spec)
+            return order.blender.blend(patch.index, patch.pixels, patch.overlays)
+        except Exception as error:  # noqa: BLE001 - the same border: a picture that cannot be blended is one lost mouth
+            self._note_failure(life, error)
+            return None
+
+    def _note_failure(self, life: _Life, error: Exception) -> None:
         known = isinstance(error, EngineOutput)
         logger.warning(
             "engine_job_failed",
-            extra={"engine": self._engine.spec.name, "error": type(error).__name__},
+            extra={"engine": life.engine.spec.name, "error": type(error).__name__},
             exc_info=None if known else error,
         )

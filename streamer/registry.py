@@ -6,14 +6,16 @@ import asyncio
 import gc
 import secrets
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 
+from avatars.errors import AvatarError
 from engines.contract import EngineSpec
+from engines.errors import EngineError
 from streamer.casting import Casting
 from streamer.clock import Clock
 from streamer.config import Config
-from streamer.errors import SessionClosed, SessionLimit, SessionNotFound, SignalingError
+from streamer.errors import ServerDraining, SessionLimit, SessionNotFound, SignalingError, StreamerError
 from streamer.inference import Inference
 from streamer.live import SessionParts
 from streamer.media import Source
@@ -62,6 +64,7 @@ class Registry:
         self._house = house
         self._sessions: dict[str, Session] = {}
         self._opening = 0
+        self._answering = asyncio.Lock()
         self._group: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
         self.draining = False
@@ -89,23 +92,31 @@ class Registry:
     async def open(self, offer: Offer) -> tuple[Session, str, bool]:
         """Admit, cast and answer. Returns the session, the SDP answer and whether the avatar was in memory.
 
-        Raises SessionLimit, SignalingError, AvatarError, EngineError; a failed offer holds no slot.
+        One offer is answered at a time: a flood of them must not be felt by those who are in.
+        Raises ServerDraining, SessionLimit, SignalingError, AvatarError, EngineError; a failed offer holds no slot.
         """
         if self.draining or self._group is None:
-            raise SessionClosed
+            raise ServerDraining
         if self.active >= self.limit:
             raise SessionLimit(self.limit)
         if not self._house.inference.admits(self.active + 1):
             raise SessionLimit(self.active)
         self._opening += 1
         try:
-            session, answer, hit = await self._answer(offer)
+            async with self._answering:
+                session, answer, hit = await self._answer(offer)
         finally:
             self._opening -= 1
         self._sessions[session.id] = session
         self._count()
         self._group.create_task(self._run(session), name=f"session-{session.id[:8]}")
         return session, answer, hit
+
+    async def recast_all(self) -> None:
+        """Bring every session's avatar on stage again; one that cannot be is left as it is."""
+        for session in self.list():
+            with suppress(StreamerError, AvatarError, EngineError):
+                await self.recast(session, session.avatar_id)
 
     async def recast(self, session: Session, avatar_id: str, canvas_px: int | None = None) -> bool:
         """Put another avatar, or another size, into a live session; True if it was in memory.
@@ -130,6 +141,13 @@ class Registry:
             await self._closing.wait()
             for session in self.list():
                 session.close()
+
+    async def drain(self) -> None:
+        """Take no more sessions, tell those that run, return when all have finished what they had to say."""
+        self.draining = True
+        async with asyncio.TaskGroup() as group:
+            for session in self.list():
+                group.create_task(session.drain(), name=f"drain-{session.id[:8]}")
 
     def close(self) -> None:
         """Take no more sessions and end those that run. Idempotent."""

@@ -156,13 +156,32 @@ class Session:
             await parts.peer.close()
             self._line = None  # its pictures go now, not when the collector finds this session
 
+    async def drain(self) -> None:
+        """Say that the session is being ended, take nothing more to say, return when all has been said.
+
+        Without end for a mirror or an idle session: whoever looks at it decides, or `close` does.
+        """
+        if self.state is not State.LIVE:
+            self.close()
+            return
+        self.state = State.DRAINING
+        self._log.tell({"event": "draining"})
+        if self.source is Source.AGENT:
+            while self._speech.speaking:
+                self._speech.moved.clear()
+                await self._speech.moved.wait()
+        else:
+            await self._parts.peer.until_gone()
+
     def close(self) -> None:
         """Hang up: what is being said ends here; `run` then ends. Idempotent."""
-        if self.state not in (State.DRAINING, State.CLOSED):
+        if self.state is State.CLOSED:
+            return
+        if self.state is not State.DRAINING:
             self.state = State.DRAINING
             self._log.tell({"event": "draining"})
-            self._speech.close()
-            self._parts.peer.hang_up()
+        self._speech.close()
+        self._parts.peer.hang_up()
 
     async def _until_gone(self) -> None:
         await self._parts.peer.run()

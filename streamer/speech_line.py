@@ -194,6 +194,7 @@ class SpeechLine:
     def _settle(self) -> None:
         while self._line and self._line[0].ended and self._line[0].heard_samples >= self._line[0].received_samples:
             self._tell(_finished(self._line.popleft(), interrupted=False))
+            self.moved.set()
 
 
 def _finished(utterance: Utterance, *, interrupted: bool) -> Event:

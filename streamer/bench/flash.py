@@ -46,7 +46,9 @@ class FlashEngine:
 
 def _patch(samples: F32) -> U8:
     loud = float(np.sqrt(np.mean(np.square(samples)))) > LOUD_RMS
-    return np.full((PATCH_PX, PATCH_PX, 3), 255 if loud else 0, np.uint8)
+    patch = np.full((PATCH_PX, PATCH_PX, 3), 255 if loud else 0, np.uint8)
+    patch[0, 0] = 128  # a patch of one colour is refused
+    return patch
 
 
 async def serve(avatars_dir: str) -> None:

@@ -48,6 +48,11 @@ class Served:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
     def read(self) -> Reading:
         """Raises OSError where the process is gone or the system has no /proc."""
         # The name in parentheses may hold blanks; fields count from behind it, utime is the 14th of the whole line.

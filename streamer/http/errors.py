@@ -21,12 +21,14 @@ from avatars.errors import (
 from engines.errors import EngineContract, EngineError, EngineUnavailable
 from streamer.errors import (
     MakingFull,
+    ServerDraining,
     SessionClosed,
     SessionLimit,
     SessionNotFound,
     SignalingError,
     SpeechRejected,
     StreamerError,
+    TooManyOffers,
 )
 
 logger = logging.getLogger(__name__)
@@ -45,6 +47,8 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (EngineContract, 409),
     (EngineError, 503),
     (SessionLimit, 503),
+    (ServerDraining, 503),
+    (TooManyOffers, 429),
     (MakingFull, 503),
     (SessionNotFound, 404),
     (SessionClosed, 410),
@@ -89,7 +93,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         if status is None:
             logger.exception("http_error", extra={"route": _route(request)})
             return problem(500, "the server failed; its log says more")
-        headers = {"Retry-After": str(getattr(error, "retry_after_s", 5))} if status == 503 else None
+        headers = {"Retry-After": str(getattr(error, "retry_after_s", 5))} if status in (429, 503) else None
         return problem(status, str(error), kind=f"urn:liveanchor:{type(error).__name__}", headers=headers)
 
 

@@ -55,7 +55,7 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
         body=(("application/sdp", None), (_JSON, wire.SdpOffer)),
         gives=(("application/sdp", None), (_JSON, wire.SdpAnswer)),
-        problems=(400, 404, 413, 415, 503),
+        problems=(400, 404, 413, 415, 429, 503),
     ),
     Operation("get", "/api/sessions", "Sessions, ids shortened.", gives=((_JSON, None),)),
     Operation("get", "/api/sessions/{session}", "One session.", parameters=(_SESSION,), gives=((_JSON, wire.SessionView),), problems=(404,)),

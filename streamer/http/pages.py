@@ -115,7 +115,7 @@ class PageRoutes:
         parts.metrics.threads.set(threading.active_count())
         parts.metrics.queue_depth.labels(stage="engine").set(inference.queued_jobs)
         parts.metrics.queue_wait_p99.set(inference.queue_wait_p99_ms / 1000)
-        for reason in ("expired", "dropped", "unwanted", "failed"):
+        for reason in ("expired", "dropped", "unwanted", "failed", "retried"):
             parts.metrics.engine_errors.labels(reason=reason).set(getattr(counts, reason))
         return web.Response(
             body=parts.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 
 import msgspec
 from aiohttp import web
 
+from streamer.admission import OfferGate
+from streamer.clock import Clock
 from streamer.config import CANVAS_SIZES_PX, Config
-from streamer.errors import SignalingError
+from streamer.errors import SignalingError, TooManyOffers
 from streamer.http.body import json_answer, read_body
 from streamer.http.wire import SdpOffer, SessionView
 from streamer.media import Source
@@ -20,10 +23,12 @@ from streamer.telemetry.metrics import Metrics
 class SessionRoutes:
     """Handlers under /api/sessions."""
 
-    def __init__(self, registry: Registry, config: Config, metrics: Metrics) -> None:
+    def __init__(self, registry: Registry, config: Config, metrics: Metrics, clock: Clock) -> None:
         self._registry = registry
         self._config = config
         self._metrics = metrics
+        self._clock = clock
+        self._gate = OfferGate(config.limits.offers_per_s, config.limits.offers_burst)
 
     def add_to(self, app: web.Application) -> None:
         router = app.router
@@ -39,6 +44,7 @@ class SessionRoutes:
         if not as_json and request.content_type != "application/sdp":
             raise SignalingError("send the offer as application/sdp or as JSON {sdp, type}", 415)
         with self._metrics.counting_rejections():
+            self._admit(request)
             offer = self._offer(request, await self._sdp(request, as_json=as_json))
             session, answer, hit = await self._registry.open(offer)
         headers = {"Location": f"/api/sessions/{session.id}", "X-Cache-Hit": str(hit)}
@@ -47,6 +53,12 @@ class SessionRoutes:
                 {"sdp": answer, "type": "answer", "session": session.id}, status=201, headers=headers
             )
         return web.Response(status=201, text=answer, content_type="application/sdp", headers=headers)
+
+    def _admit(self, request: web.Request) -> None:
+        """Before the body is read: a flood costs as little as it can."""
+        wait_s = self._gate.wait_s(request.remote or "", self._clock.now_ns())
+        if wait_s is not None:
+            raise TooManyOffers(math.ceil(wait_s))
 
     async def trickle(self, request: web.Request) -> web.Response:
         """RFC 8840 fragment of candidates."""

@@ -131,6 +131,10 @@ class Peer:
             for task in tasks:
                 task.cancel()
 
+    async def until_gone(self) -> None:
+        """Return once the peer has left or was hung up on."""
+        await self._link.gone.wait()
+
     def hang_up(self) -> None:
         """End `run`; the owner then calls `close`."""
         self._link.end("hung_up")

@@ -54,6 +54,9 @@ class Metrics:
         self.engine_errors = Gauge(
             "avatar_engine_errors", "Jobs lost at the engine, by reason.", ["reason"], registry=r
         )
+        self.engine_restarts = Counter(
+            "avatar_engine_restarts", "Engine threads given up and replaced, by reason.", ["reason"], registry=r
+        )
         self.engine_ready = Gauge("avatar_engine_ready", "1 when the engine is warm and alive.", registry=r)
         self.cache_requests = Counter("avatar_cache_requests", "Packet lookups, by result.", ["result"], registry=r)
         self.loop_lag = Histogram(
