@@ -31,6 +31,10 @@ _MIN_PRESENCE = 0.5
 _SAME_FACE_IOU = 0.3
 _MIDDLING_FACE, _SMALL_FACE = 0.25, 0.12
 """Shares of the picture's longer side; where the largest face is smaller, the short-range detector misses others."""
+_TILES_ALONG = 12
+"""A strip is not cut into more squares than this (not counting their overlap), or a thin one would take minutes."""
+_WARPED_PX = 32_000
+"""OpenCV's warp refuses longer sides."""
 _EYE_RIGHT, _EYE_LEFT = 33, 263
 
 
@@ -77,11 +81,12 @@ class FaceMesh:
         candidates = self._detect(rgb, whole, _MIN_SCORE)
         share = max((c.view.side_px for c in candidates if c.score >= _SURE_SCORE), default=0.0) / whole.side_px
         views: list[_View] = []
+        least_px = whole.side_px / _TILES_ALONG
         if share < _MIDDLING_FACE * _ROI_SCALE:
-            views += _tiles(width, height, min(0.6 * whole.side_px, min(width, height)))
+            views += _tiles(width, height, max(least_px, min(0.6 * whole.side_px, min(width, height))))
         if share < _SMALL_FACE * _ROI_SCALE:
             views += [whole._replace(angle=math.radians(a)) for a in (-135, -90, -45, 45, 90, 135, 180)]
-            views += _tiles(width, height, 0.36 * min(width, height))
+            views += _tiles(width, height, max(least_px, 0.36 * min(width, height)))
             views.append(whole._replace(side_px=whole.side_px * 1.7))  # a face that fills the picture
         for view in views:
             candidates += self._detect(rgb, view, _MIN_HARD_SCORE)
@@ -212,12 +217,13 @@ def _sample(rgb: U8, view: _View, out_px: int) -> tuple[U8, F64]:
     shrink = 1.0
     image: Any = rgb
     x, y = view.x, view.y
-    if scale < 0.5:  # average before sampling, or detail aliases; only around the view, or a large photo costs a lot
+    # Average before sampling, or detail aliases; only around the view, or a large photo costs a lot.
+    if scale < 0.5 or max(rgb.shape) > _WARPED_PX:
         x1, y1, x2, y2 = _view_box(view, abs(cos) + abs(sin))
         left, top = max(0, math.floor(x1)), max(0, math.floor(y1))
         part = rgb[top : max(top + 1, math.ceil(y2)), left : max(left + 1, math.ceil(x2))]
         if part.size:
-            shrink = 1.0 / math.floor(1 / scale)
+            shrink = 1.0 / max(1, math.floor(1 / scale))
             size = (max(1, round(part.shape[1] * shrink)), max(1, round(part.shape[0] * shrink)))
             image = cv2.resize(part, size, interpolation=cv2.INTER_AREA)
             x, y = (x - left + 0.5) * shrink - 0.5, (y - top + 0.5) * shrink - 0.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
@@ -89,10 +91,26 @@ def test_several_faces_come_largest_first(mesh, portrait):
     assert [int(f.box[0]) // 100 for f in faces] == [4, 9, 0]
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 3), (3, 900, 3), (240, 320, 3)])
+@pytest.mark.parametrize("shape", [(1, 1, 3), (3, 900, 3), (240, 320, 3), (2, 40000, 3), (40000, 30, 3)])
 def test_no_face_in_a_plain_or_noisy_picture(mesh, shape):
     assert mesh.find(np.full(shape, 200, np.uint8)) == []
     assert mesh.find(np.random.default_rng(3).integers(0, 255, shape, dtype=np.uint8)) == []
+
+
+def test_a_thin_strip_costs_no_more_looks_than_a_picture(mesh, monkeypatch):
+    looks = []
+    detect = FaceMesh._detect
+    monkeypatch.setattr(FaceMesh, "_detect", lambda self, *args: looks.append(args) or detect(self, *args))
+    mesh.find(np.full((3, 900, 3), 90, np.uint8))
+    assert len(looks) < 60
+
+
+def test_a_face_is_followed_in_a_picture_longer_than_opencv_warps(mesh, portrait, reference):
+    long = np.full((512, 33_000, 3), 128, np.uint8)
+    long[:, 20_000:20_512] = portrait
+    face = mesh.follow(long, replace(reference, points=reference.points + np.float32([20_000, 0])))
+    assert face is not None
+    assert error_share(face, reference, np.array([[1.0, 0, 20_000], [0, 1, 0]])) < 0.01
 
 
 def test_a_followed_face_moves_with_the_picture(mesh, portrait, reference):
