@@ -16,7 +16,6 @@ from avatars.colour import (
     LIMITED_RANGE,
     Planes,
     parts_of,
-    rgb_to_full_range,
     rgb_to_i420,
     rgb_to_planes,
     shrink,
@@ -26,7 +25,7 @@ from avatars.colour import (
 from avatars.landing import Landing, even_outwards, even_size, find_landing
 from avatars.packet import AvatarPacket
 from avatars.sheets import Sheets
-from avatars.stretch import FloatBox, Stretch, plan_stretch, stretch
+from avatars.stretch import FloatBox, PatchPlan, plan_planes, stretch_planes
 
 U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
@@ -86,7 +85,7 @@ class Canvas:
         anchor_bytes = self.size_px[0] * self.size_px[1] * 3 // 2
         self._anchors: _Kept[U8] = _Kept(max(1, ANCHOR_CACHE_BYTES // anchor_bytes))
         self._spots: _Kept[_Spot | None] = _Kept(SPOT_CACHE_FRAMES)
-        self._stretches: _Kept[Stretch] = _Kept(SPOT_CACHE_FRAMES)
+        self._plans: _Kept[PatchPlan] = _Kept(SPOT_CACHE_FRAMES)
         self._sheets = Sheets(self.anchor(0)) if len(set(self._order)) == 1 else None
 
     @property
@@ -114,7 +113,7 @@ class Canvas:
         lids = [lid for lid in (self._lid(overlay, spot, pixels.shape[0]) for overlay in overlays) if lid is not None]
         planes = anchor.copy() if self._sheets is None else self._sheets.take(tuple(lid[0] for lid in lids))
         target = split_planes(planes)
-        front = rgb_to_full_range(stretch(pixels, self._stretch(index, spot, pixels.shape[0])))
+        front = stretch_planes(pixels, self._plan(index, spot, pixels.shape[0]))
         for plane, part, source, weight, base in zip(
             target, parts_of(spot.rect), front, spot.weights, spot.bases, strict=True
         ):
@@ -147,9 +146,9 @@ class Canvas:
         key = self._order[index % len(self._order)]
         return self._spots.get(key, lambda: self._find_spot(key))
 
-    def _stretch(self, index: int, spot: _Spot, patch_px: int) -> Stretch:
+    def _plan(self, index: int, spot: _Spot, patch_px: int) -> PatchPlan:
         key = (self._order[index % len(self._order)], patch_px)
-        return self._stretches.get(key, lambda: plan_stretch(spot.face_box, spot.rect, patch_px))
+        return self._plans.get(key, lambda: plan_planes(spot.face_box, spot.rect, patch_px))
 
     def _find_spot(self, key: int) -> _Spot | None:
         """The landing of a frame, its mask shrunk as the anchor is shrunk."""

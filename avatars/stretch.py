@@ -7,20 +7,26 @@ where a whole pixel of the frame falls on one of the patch; where there is no su
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from avatars.blend import Box
-from avatars.colour import shrink
+from avatars.colour import Planes, chroma_of, rgb_to_full_range, shrink
 
 U8 = npt.NDArray[np.uint8]
 FloatBox = tuple[float, float, float, float]
 
 _TOLERATED_PX = 0.05
 """Misplacement in patch pixels that nobody can see: two levels on the steepest edge a lip has."""
+_BEYOND_PX = 16
+"""How far beyond the patch, in its pixels, an end may lie; the patch's edge goes on there."""
+_ENLARGED = 0.75
+"""Patch pixels a frame pixel takes, at most, for chroma to be sampled straight from the patch: within two levels."""
+_MEAN_SIGMA_PX = 0.38
+"""Gives a 3-tap kernel a variance of 1/16: four samples lie a quarter of a chroma pixel from their middle."""
 _COST_OF_A_PIXEL = 0.0005
 """The misplacement that is worth one row or column more to resize."""
 
@@ -35,7 +41,7 @@ class Span(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """How a patch becomes the pixels of one rectangle."""
+    """How a patch becomes one plane of a rectangle."""
 
     rect: Box
     halvings: int
@@ -47,11 +53,11 @@ class Stretch(NamedTuple):
     """From rectangle to patch pixels, for the warp."""
 
 
-def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int) -> Stretch:
+def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int, *, may_halve: bool = True) -> Stretch:
     """face_box: where the whole patch lies, frame pixels; rect: the part wanted."""
     left, top, right, bottom = face_box
     halvings = 0
-    while (patch_px >> halvings) % 2 == 0 and min(right - left, bottom - top) * 2 <= patch_px >> halvings:
+    while may_halve and (patch_px >> halvings) % 2 == 0 and min(right - left, bottom - top) * 2 <= patch_px >> halvings:
         halvings += 1
     size = patch_px >> halvings
     across = _span(rect[0], rect[2], (left, right), size)
@@ -64,36 +70,79 @@ def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int) -> Stretch:
     return Stretch(rect, halvings, across if down else None, down if across else None, inverse)
 
 
-def stretch(pixels: U8, plan: Stretch) -> U8:
-    """(p, p, 3) u8 pixels over the plan's rectangle, (h, w, 3) u8; the patch's edge goes on where it is left."""
+class PatchPlan(NamedTuple):
+    """How a patch becomes the planes of one even rectangle."""
+
+    whole: Stretch
+    halved: Stretch | None
+    """Straight to the size of chroma, where the patch is enlarged so far that sampling it there skips nothing."""
+
+
+def plan_planes(face_box: FloatBox, rect: Box, patch_px: int) -> PatchPlan:
+    """face_box: where the whole patch lies, frame pixels; rect: the part wanted, its edges even."""
+    left, top, right, bottom = face_box
+    whole = plan_stretch(face_box, rect, patch_px)
+    if min(right - left, bottom - top) * _ENLARGED < patch_px:
+        return PatchPlan(whole, None)
+    half_box = (left / 2, top / 2, right / 2, bottom / 2)
+    half_rect = (rect[0] // 2, rect[1] // 2, rect[2] // 2, rect[3] // 2)
+    return PatchPlan(whole, plan_stretch(half_box, half_rect, patch_px, may_halve=False))
+
+
+def stretch_planes(pixels: U8, plan: PatchPlan) -> Planes:
+    """Full-range Y, Cb and Cr over the plan's rectangle of (p, p, 3) u8 RGB; the patch's edge goes on where it is left.
+
+    A patch that is enlarged far is stretched as one grey plane and two small ones, not as three colours.
+    """
+    if plan.halved is None:
+        return rgb_to_full_range(_resize(_part(pixels, plan.whole), plan.whole))
+    luma = _resize(cv2.cvtColor(_part(pixels, plan.whole), cv2.COLOR_RGB2GRAY), plan.whole)
+    amid = _resize(_part(pixels, plan.halved), plan.halved)
+    # Sampled amid four pixels; a small blur makes of it, as nearly as it can, what their mean would be.
+    mean = cv2.GaussianBlur(amid, (3, 3), _MEAN_SIGMA_PX, borderType=cv2.BORDER_REPLICATE)
+    return Planes(luma, *chroma_of(np.asarray(mean, dtype=np.uint8)))
+
+
+def _part(pixels: U8, plan: Stretch) -> U8:
+    """What of the patch the plan looks at, halved as it says; beyond the patch its edge goes on."""
     for _ in range(plan.halvings):
         pixels = shrink(pixels, (pixels.shape[1] // 2, pixels.shape[0] // 2))
+    across, down, size = plan.across, plan.down, len(pixels)
+    if across is None or down is None:
+        return pixels
+    part = pixels[max(0, down.first) : min(size, down.last), max(0, across.first) : min(size, across.last)]
+    beyond = (max(0, -down.first), max(0, down.last - size), max(0, -across.first), max(0, across.last - size))
+    return np.asarray(cv2.copyMakeBorder(part, *beyond, cv2.BORDER_REPLICATE)) if any(beyond) else part
+
+
+def _resize(part: npt.NDArray[Any], plan: Stretch) -> U8:
     x1, y1, x2, y2 = plan.rect
     across, down = plan.across, plan.down
     if across is None or down is None:
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         inverse = np.array(plan.inverse, dtype=np.float64)
         size = (x2 - x1, y2 - y1)
-        warped = cv2.warpAffine(pixels, inverse, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
+        warped = cv2.warpAffine(part, inverse, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
         return np.asarray(warped, dtype=np.uint8)
-    part = pixels[down.first : down.last, across.first : across.last]
     size = (across.end - across.start, down.end - down.start)
     whole = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
     return whole[y1 - down.start : y2 - down.start, x1 - across.start : x2 - across.start]
 
 
 def _span(low: int, high: int, box: tuple[float, float], patch_px: int) -> Span | None:
-    """The best pair of ends, outwards and inside the patch, that fall on whole pixels of it."""
+    """The best pair of ends, outwards and not far beyond the patch, that fall on whole pixels of it."""
     scale = patch_px / (box[1] - box[0])
-    start = _best(np.arange(low, min(low, math.floor(box[0])) - 1, -1), box[0], scale, patch_px)
-    end = _best(np.arange(high, max(high, math.ceil(box[1])) + 1), box[0], scale, patch_px)
-    return None if start is None or end is None else Span(start[0], end[0], start[1], end[1])
+    room = math.ceil(_BEYOND_PX / scale)
+    start = _best(np.arange(low, min(low, math.floor(box[0])) - room - 1, -1), box[0], scale, patch_px)
+    end = _best(np.arange(high, max(high, math.ceil(box[1])) + room + 1), box[0], scale, patch_px)
+    return None if start is None or end is None or start[1] >= end[1] else Span(start[0], end[0], start[1], end[1])
 
 
 def _best(edges: npt.NDArray[np.int64], origin: float, scale: float, patch_px: int) -> tuple[int, int] | None:
     """The frame pixel among `edges`, nearest first, that falls best on a patch pixel; and that pixel."""
     at = (edges - origin) * scale
     whole = np.rint(at)
-    error = np.where((whole >= 0) & (whole <= patch_px), np.abs(at - whole), 1.0)
+    reached = (whole >= -_BEYOND_PX) & (whole <= patch_px + _BEYOND_PX)
+    error = np.where(reached, np.abs(at - whole), 1.0)
     best = int(np.argmin(error + _COST_OF_A_PIXEL * np.arange(len(edges))))
     return None if error[best] > _TOLERATED_PX else (int(edges[best]), int(whole[best]))

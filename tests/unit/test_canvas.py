@@ -88,14 +88,24 @@ def test_blend_is_close_to_the_rgb_blend_for_any_box_and_changes_nothing_outside
             assert y_s - 1 <= top <= bottom < y_e
 
 
-@pytest.mark.parametrize("size", [(768, 768), (1024, 1024), (1280, 720)])
+@pytest.mark.parametrize("size", [(768, 768), (990, 990), (1024, 1024), (1080, 1080), (1280, 720)])
 def test_blend_of_a_face_is_within_two_levels_of_the_rgb_blend(size):
     """Another person's face in a portrait: more change of every colour than any mouth makes."""
     scene_of = make_scene(size)
     packet = scene_of.packet
     canvas = Canvas(packet, max(size))
-    exact = blend_rgb(scene_of.frame, scene_of.patch, packet.masks[0], packet.mask_coords[0], packet.coords[0])
-    assert np.abs(canvas.blend(0, scene_of.patch).astype(int) - rgb_to_i420(exact)).max() <= 2
+    for patch in (scene_of.patch, np.ascontiguousarray(scene_of.patch[:, ::-1])):
+        exact = blend_rgb(scene_of.frame, patch, packet.masks[0], packet.mask_coords[0], packet.coords[0])
+        assert np.abs(canvas.blend(0, patch).astype(int) - rgb_to_i420(exact)).max() <= 2
+
+
+@pytest.mark.parametrize("box", [(101, 60, 511, 571), (100, 61, 442, 500), (0, 0, 601, 640), (333, 222, 640, 640)])
+def test_a_far_enlarged_patch_is_blended_as_closely(box):
+    packet = make_packet(640, 641, box)
+    patch = scene(256, 256, seed=7)
+    error = np.abs(Canvas(packet, 4096).blend(0, patch).astype(int) - reference(packet, patch))
+    assert error.max() <= 3
+    assert (error > 2).mean() < 1e-4
 
 
 @pytest.mark.parametrize("max_side_px", [64, 200, 333, 512, 2000])
