@@ -21,10 +21,12 @@ MOST_FRAMES = 8
 SPAN_JOBS = 500
 """Twenty seconds of speech."""
 SETTLED_JOBS = 50
-"""Fewer say nothing about the slowest of a hundred."""
+"""Fewer say nothing about the slow ones."""
 MARGIN_NS = 4 * NS_PER_MS
-SETTLED_ARRIVALS = 50
-"""A second of packets: enough to begin to come down from `FIRST_FRAMES`."""
+RARE_JOBS = 200
+"""Of fewer, the slowest of a hundred is one accident: the first mouth after a pause, say."""
+SETTLED_ARRIVALS = 25
+"""Half a second of packets: enough to begin to come down from `FIRST_FRAMES`."""
 USUAL_RENDER_NS = 8 * NS_PER_MS
 """Stands for the engine until it has been seen at work."""
 SPARE_NS = 8 * NS_PER_MS
@@ -118,7 +120,8 @@ class LatencyBudget:
         """A lost packet now and then costs a held mouth, not everybody 40 ms for good; a slow engine is waited for."""
         wants = []
         if len(self._needs_ns) >= SETTLED_JOBS:
-            wants = [_percentile(self._renders_ns, 99), _percentile(self._needs_ns, 95)]
+            rare = 99 if len(self._renders_ns) >= RARE_JOBS else 95
+            wants = [_percentile(self._renders_ns, rare), _percentile(self._needs_ns, 95)]
         if len(self.arrivals_ns) >= SETTLED_ARRIVALS:
             render_ns = _percentile(self._renders_ns, 50) if wants else USUAL_RENDER_NS
             wants.append(_percentile(self.arrivals_ns, 99) + render_ns)
