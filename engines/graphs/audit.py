@@ -41,6 +41,8 @@ class Audit:
     obstacles: tuple[Obstacle, ...]
     unnamed: int
     """Nodes without a name of their own."""
+    inner_nodes: int
+    """Nodes of branches, loops and functions, which nobody looked into."""
 
     def volume_counts(self) -> Counter[str]:
         """How many nodes of each kind work on volumes."""
@@ -51,6 +53,7 @@ class Audit:
         return {
             "opset": self.opset,
             "nodes": self.nodes,
+            "inner_nodes": self.inner_nodes,
             "histogram": dict(self.histogram.most_common()),
             "ranks": {str(rank): count for rank, count in sorted(self.ranks.items())},
             "parameters": self.parameters,
@@ -82,6 +85,8 @@ class Audit:
                 shapes = ", ".join(_text(shape) for shape in node.inputs[:2])
                 more = _telling(node.attributes)
                 yield f"  {node.op_type:<12} {node.name}: {shapes} → {_text(node.outputs[0])}{more}"
+        if self.inner_nodes:
+            yield f"not looked into: {self.inner_nodes} nodes of branches, loops and functions"
         yield f"what providers cannot run ({VERSIONS}):"
         if not self.obstacles:
             yield "  nothing"
@@ -119,6 +124,7 @@ def audit(graph: Graph) -> Audit:
         volumes=tuple(volumes),
         obstacles=tuple(obstacles(graph)),
         unnamed=sum(not node.name for node in graph.nodes),
+        inner_nodes=sum(1 for _ in graph.inner_nodes()),
     )
 
 

@@ -5,6 +5,12 @@ from __future__ import annotations
 from engines.errors import EngineError
 
 
+def one_line(reason: str, most: int = 240) -> str:
+    """What a library says in many lines, in one."""
+    words = " ".join(reason.split())
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
 class GraphUnreadable(EngineError):
     """The file is no ONNX graph, or not a valid one."""
 
@@ -14,7 +20,7 @@ class GraphUnreadable(EngineError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.path} cannot be read as an ONNX graph: {self.reason}"
+        return f"{self.path} cannot be read as an ONNX graph: {one_line(self.reason)}"
 
 
 class GraphRefused(EngineError):
@@ -26,7 +32,7 @@ class GraphRefused(EngineError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.node}: refused: {self.reason}"
+        return f"{self.node}: refused: {one_line(self.reason)}"
 
 
 class GraphsDiffer(EngineError):
@@ -38,4 +44,16 @@ class GraphsDiffer(EngineError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.tensor}: {self.reason}"
+        return f"{self.tensor}: {one_line(self.reason)}"
+
+
+class GraphUnwritable(EngineError):
+    """A graph cannot be saved there."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be written: {one_line(self.reason)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import helper, numpy_helper, shape_inference
 
-from engines.graphs.errors import GraphUnreadable
+from engines.graphs.errors import GraphUnreadable, GraphUnwritable
 
 Shape = tuple[int | None, ...]
 """None: an axis whose size the graph leaves open."""
 _MAX_PROTO_BYTES = 2_000_000_000
+INVALID = (OSError, ValueError, DecodeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
+"""What onnx raises at files and graphs that are not right."""
 
 
 class Graph:
@@ -34,6 +37,21 @@ class Graph:
     def nodes(self) -> list[Any]:
         """All nodes, in the order in which they run."""
         return list(self.model.graph.node)
+
+    def inner_nodes(self) -> Iterator[Any]:
+        """Nodes of branches, loop bodies and local functions: nobody here looks into them."""
+        yield from self.inner_functions()
+        waiting = [a for node in (*self.nodes, *self.inner_functions()) for a in node.attribute]
+        while waiting:
+            attribute = waiting.pop()
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from inner.node
+                waiting += [a for node in inner.node for a in node.attribute]
+
+    def inner_functions(self) -> Iterator[Any]:
+        """Nodes of local functions."""
+        for function in self.model.functions:
+            yield from function.node
 
     def inputs(self) -> list[str]:
         """Names of the graph's inputs without those that are only named initialisers."""
@@ -84,7 +102,7 @@ def attributes(node: Any) -> dict[str, Any]:
     found = {}
     for attribute in node.attribute:
         value = helper.get_attribute_value(attribute)
-        found[attribute.name] = value.decode() if isinstance(value, bytes) else value
+        found[attribute.name] = value.decode(errors="replace") if isinstance(value, bytes) else value
     return found
 
 
@@ -97,18 +115,49 @@ def read(path: Path) -> Graph:
     """Load a graph with its weights. Raises GraphUnreadable."""
     try:
         model = onnx.load(str(path))
-    except (OSError, DecodeError, onnx.checker.ValidationError) as error:
+        if not model.graph.node:
+            raise GraphUnreadable(str(path), "it has no nodes")
+        _check_opset(model, path)
+        graph = Graph(model)
+        _check_words(graph, path)
+        return graph
+    except INVALID as error:
         raise GraphUnreadable(str(path), str(error) or "it is not a protobuf of a model") from error
-    if not model.graph.node:
-        raise GraphUnreadable(str(path), "it has no nodes")
-    return Graph(model)
+
+
+def _check_opset(model: Any, path: Path) -> None:
+    newest = onnx.defs.onnx_opset_version()
+    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if not 1 <= version <= newest:
+        raise GraphUnreadable(str(path), f"its opset is {version}; known here are 1 to {newest}")
+
+
+def _check_words(graph: Graph, path: Path) -> None:
+    """All names are text; one of other bytes would fail wherever it is first used. Raises GraphUnreadable."""
+    for node in (*graph.nodes, *graph.inner_nodes()):
+        for word in (node.op_type, node.domain, node.name, *node.input, *node.output):
+            if not isinstance(word, str):  # protobuf gives bytes where they are no text
+                raise GraphUnreadable(str(path), f"a name in it is not text: {word!r}")
 
 
 def write(graph: Graph, path: Path) -> None:
-    """Save a graph; weights go to a file beside it where one file could not hold them."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    large = graph.model.ByteSize() > _MAX_PROTO_BYTES
-    onnx.save(graph.model, str(path), save_as_external_data=large, location=path.name + ".data")
+    """Save a graph, whole or not at all; weights go to a file beside it where one file could not hold them.
+
+    Raises GraphUnwritable.
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if graph.model.ByteSize() > _MAX_PROTO_BYTES:
+            onnx.save(graph.model, str(path), save_as_external_data=True, location=path.name + ".data")
+            return
+        part.write_bytes(graph.model.SerializeToString())
+        part.replace(path)
+    except OSError as error:
+        raise GraphUnwritable(str(path), error.strerror or str(error)) from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def values(model: Any) -> Iterator[Any]:

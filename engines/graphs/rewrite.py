@@ -11,7 +11,7 @@ import onnx
 from engines.graphs.emit import Emitter
 from engines.graphs.errors import GraphRefused
 from engines.graphs.forms import Form, emit_form, intermediate_bytes
-from engines.graphs.model import Graph, label
+from engines.graphs.model import INVALID, Graph, label
 from engines.graphs.opset import move
 from engines.graphs.sampler import Sampler, read_sampler
 from engines.graphs.simplify import simplify
@@ -63,7 +63,17 @@ def rewrite(
     """
     if not 16 <= opset < 20:
         raise GraphRefused(f"opset {opset}", "4-D GridSample for WebGPU exists in opset 16 to 19")
-    simple = simplify(graph)
+    hidden = next((node for node in graph.inner_nodes() if node.op_type == "GridSample"), None)
+    if hidden is not None:
+        raise GraphRefused(label(hidden), "it is inside a branch, a loop or a function")
+    _check(graph.model, "it is not valid ONNX", full=False)
+    try:
+        return _rewritten(simplify(graph), form, opset, max_intermediate_bytes)
+    except INVALID as error:
+        raise GraphRefused("the graph", f"it is not valid ONNX: {error}") from error
+
+
+def _rewritten(simple: Graph, form: Form | None, opset: int, max_intermediate_bytes: int) -> Rewritten:
     before = len(simple.nodes)
     moved = Graph(move(simple.model, opset))
     model = onnx.ModelProto()
@@ -83,7 +93,7 @@ def rewrite(
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     model.graph.initializer.extend(constants)
-    _check(model)
+    _check(model, "what comes out is not valid ONNX", full=True)
     return Rewritten(Graph(model), before, tuple(choices))
 
 
@@ -118,7 +128,10 @@ def _choose(graph: Graph, s: Sampler, form: Form | None, max_bytes: int) -> tupl
     raise GraphRefused(s.name, f"every form needs a tensor of at least {need} bytes; the limit is {max_bytes}")
 
 
-def _check(model: Any) -> None:
-    """The new graph is valid ONNX, shapes included."""
+def _check(model: Any, fault: str, *, full: bool) -> None:
+    """The graph is valid ONNX, with `full` shapes included. Raises GraphRefused."""
     if model.ByteSize() < 2_000_000_000:
-        onnx.checker.check_model(model, full_check=True)
+        try:
+            onnx.checker.check_model(model, full_check=full)
+        except INVALID as error:
+            raise GraphRefused("the graph", f"{fault}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,9 @@ _LEVELS = {
     True: onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
     False: onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
 }
-_LOG_ERRORS_ONLY = 3
+_LOG_NOTHING = 4
+"""What goes wrong is raised."""
+_MOST_VALUES = 1 << 28
 _RUNTIME_ERRORS = (
     binding.Fail, binding.InvalidArgument, binding.InvalidGraph, binding.InvalidProtobuf, binding.NotImplemented,
     binding.RuntimeException, RuntimeError, ValueError,
@@ -34,7 +37,7 @@ class Runner:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.graph_optimization_level = _LEVELS[optimised]
-        options.log_severity_level = _LOG_ERRORS_ONLY
+        options.log_severity_level = _LOG_NOTHING
         model = _with_outputs(graph, shown)
         try:
             self._session = onnxruntime.InferenceSession(
@@ -64,6 +67,8 @@ def drawn_inputs(graph: Graph, seed: int, count: int, spread: float = 1.0) -> li
             if shape is None or dtype is None:
                 raise GraphsDiffer(name, "its shape or type is not in the graph; give inputs in a file")
             sizes = [1 if size is None else size for size in shape]
+            if min(sizes, default=1) < 0 or math.prod(sizes) > _MOST_VALUES:
+                raise GraphsDiffer(name, f"no input of the shape {tuple(sizes)} can be drawn")
             values = generator.uniform(-spread, spread, sizes) if dtype.startswith("float") else np.zeros(sizes)
             drawn[name] = values.astype(dtype)
         sets.append(drawn)

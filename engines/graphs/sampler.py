@@ -65,6 +65,8 @@ def read_sampler(graph: Graph, node: Any) -> Sampler:
         raise GraphRefused(name, f"volume and grid have different batches ({x[0]} and {grid[0]})")
     if graph.dtype(node.input[0]) != "float32" or graph.dtype(node.input[1]) != "float32":
         raise GraphRefused(name, f"only float32 is rewritten, not {graph.dtype(node.input[0])}")
+    if min(s for s in (*x, *grid) if s is not None) < 1 or grid[4] != 3:
+        raise GraphRefused(name, f"there is nothing to sample, or no x, y and z (volume {x}, grid {grid})")
     sizes = [int(s) for s in (*x[1:], *grid[1:4]) if s is not None]
     return Sampler(
         name, node.input[0], node.input[1], node.output[0], x[0], sizes[0],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +19,7 @@ from engines.graphs.running import Arrays, Runner, drawn_inputs, same_interface
 
 WITHIN = 1.5
 """A rewrite may err this many times as much as the original does."""
+_KEY = re.compile(r"(\d{1,6})/(in|out)/(.+)")
 _ROUNDING = 2.0**-23
 _PERCENTILE = 99.9
 
@@ -113,12 +117,16 @@ class Reference:
         try:
             with np.load(path, allow_pickle=False) as stored:
                 arrays = {key: stored[key] for key in stored.files}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
             raise GraphsDiffer(str(path), f"no reference can be read from it: {error}") from error
         cases: dict[int, tuple[Arrays, Arrays]] = {}
         for key, value in arrays.items():
-            case, side, name = key.split("/", 2)
-            cases.setdefault(int(case), ({}, {}))[0 if side == "in" else 1][name] = value
+            found = _KEY.match(key)
+            if found is None:
+                raise GraphsDiffer(str(path), f"{key!r} in it is neither CASE/in/NAME nor CASE/out/NAME")
+            cases.setdefault(int(found[1]), ({}, {}))[0 if found[2] == "in" else 1][found[3]] = value
+        if not cases:
+            raise GraphsDiffer(str(path), "there are no cases in it")
         ordered = [cases[i] for i in sorted(cases)]
         return cls(tuple(c[0] for c in ordered), tuple(c[1] for c in ordered))
 
@@ -145,6 +153,7 @@ def verify(
     truth = _ran(original, shown, [nudged(inputs, seed) for inputs in given], optimised=False)
     source = "the original, inputs one rounding away"
     if reference:
+        _fits(reference, first)
         truth = [noisy | known for noisy, known in zip(truth, reference.outputs, strict=True)]
         source = f"the original against the reference's outputs; (stages): {source}"
     rows = []
@@ -156,6 +165,15 @@ def verify(
         ratio = change.max / least if least > 0 else (0.0 if change.max == 0 else float("inf"))
         rows.append(Row(name, name in original.outputs(), largest, change, floor, ratio))
     return Verification(tuple(rows), source, within)
+
+
+def _fits(reference: Reference, found: Sequence[Arrays]) -> None:
+    """The reference's outputs are outputs of the graph. Raises GraphsDiffer."""
+    for known, own in zip(reference.outputs, found, strict=True):
+        for name, value in known.items():
+            if name not in own or own[name].shape != value.shape or value.dtype.kind not in "fiub":
+                here = own[name].shape if name in own else "nothing"
+                raise GraphsDiffer(name, f"the reference has {value.shape} {value.dtype}, the graph {here}")
 
 
 def _ran(graph: Graph, shown: Sequence[str], given: Sequence[Arrays], *, optimised: bool = True) -> list[Arrays]:
