@@ -21,6 +21,8 @@ U8 = npt.NDArray[np.uint8]
 FPS = 25
 MAX_CLIP_FRAMES = 1500
 """One minute."""
+MAX_WATCHED_FRAMES = 3600 * FPS
+"""Of a clip that is only looked at, such as one whose motion is taken."""
 MAX_PACKET_BYTES = 4 << 30
 
 _FORMATS = "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,gif,apng,mpegvideo,h264,hevc"
@@ -36,9 +38,12 @@ _HD_ROWS = 720
 class ClipFile:
     """A clip, opened and sized. Iterating decodes it once, in constant memory."""
 
-    def __init__(self, path: Path, max_width_px: int, max_height_px: int, name: str | None = None) -> None:
-        """Raises PortraitRejected where the file holds no video, or more than a packet can take."""
+    def __init__(
+        self, path: Path, max_width_px: int, max_height_px: int, name: str | None = None, *, for_packet: bool = True
+    ) -> None:
+        """Raises PortraitRejected where the file holds no video, or more than a packet (or else an hour) can take."""
         self.name = name or path.name
+        self._for_packet = for_packet
         self._path = path
         try:
             with self._open() as container:
@@ -57,12 +62,13 @@ class ClipFile:
     def check_size(self, frames: int) -> None:
         """Refuse a clip too long or too large for a packet, saying what would fit. Raises PortraitRejected."""
         width, height = self.size_px
-        if frames > MAX_CLIP_FRAMES:
+        most = MAX_CLIP_FRAMES if self._for_packet else MAX_WATCHED_FRAMES
+        if frames > most:
             seconds = frames / FPS
-            remedy = f"cut it to {MAX_CLIP_FRAMES // FPS} s"
+            remedy = f"cut it to {most // FPS} s"
             raise PortraitRejected(self.name, f"the clip has {frames} frames at 25 fps ({seconds:.0f} s)", remedy)
         cycle = max(1, 2 * frames - 2)
-        packet_bytes = cycle * width * height * 3
+        packet_bytes = cycle * width * height * 3 if self._for_packet else 0
         if packet_bytes > MAX_PACKET_BYTES:
             fits = int(height * (MAX_PACKET_BYTES / packet_bytes) ** 0.5) & ~1
             reason = f"{cycle} frames of {width} x {height} take {packet_bytes / 1e9:.1f} GB, more than 4.3"

@@ -61,6 +61,10 @@ class _View(NamedTuple):
     angle: float
 
 
+_LEAST_PX = 8
+"""Nobody would see a face in a smaller picture."""
+
+
 class _Candidate(NamedTuple):
     view: _View
     score: float
@@ -77,6 +81,8 @@ class FaceMesh:
     def find(self, rgb: U8) -> list[FaceLandmarks]:
         """All faces of a picture (H, W, 3) u8 RGB, largest first; an empty list where there is none."""
         height, width = rgb.shape[:2]
+        if min(height, width) < _LEAST_PX:
+            return []
         whole = _View((width - 1) / 2, (height - 1) / 2, float(max(width, height)), 0.0)
         candidates = self._detect(rgb, whole, _MIN_SCORE)
         share = max((c.view.side_px for c in candidates if c.score >= _SURE_SCORE), default=0.0) / whole.side_px

@@ -27,7 +27,7 @@ def motion_of_clip(
         if crop is None:
             faces = finder.find(frame)
             if not faces:
-                raise FaceNotFound("the first frame of the driving clip")
+                raise FaceNotFound("the first frame of the driving clip", "cut it so that it begins with a face")
             crop = find_crop(faces[0].points)
         motion = engine.motion_of(crop.cut(frame, engine.sizes.image_px))
         if found and not finite(motion):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streamer.clock import Clock
+from streamer.errors import ConfigError
 from streamer.media import FPS, FRAME_SAMPLES, S16
 from streamer.render.encode import container_of, encoding
 from streamer.render.inspection import inspect
@@ -44,14 +45,29 @@ class RenderJob:
 
     def __init__(self, take: Take, order: Order, clock: Clock, listen: Callable[[Progress], None]) -> None:
         container_of(order.out)
+        if order.out.is_dir():
+            raise ConfigError(str(order.out), "it is a folder; name a file")
+        if any(order.out.exists() and order.out.samefile(path) for path in order.files):
+            raise ConfigError(str(order.out), "it would be written over what it is made of; name another file")
         self._take = take
         self._order = order
         self._watch = Stopwatch(clock, listen)
         self._work = WorkFolder(order.out.with_name(order.out.name + ".work"), digest(order.about, order.files))
         self._before: dict[str, Any] = {}
+        self._last_key = -1
 
     def run(self) -> dict[str, Any]:
-        """Render; returns the report, which also lies beside the file as OUT.json. Raises what engine or file raise."""
+        """Render; returns the report, which also lies beside the file as OUT.json.
+
+        Raises what the engine raises, and ConfigError where something cannot be written; what is done is kept.
+        """
+        try:
+            return self._run()
+        except OSError as error:
+            where = str(error.filename or self._order.out)
+            raise ConfigError(where, f"it cannot be written ({error.strerror or error})") from error
+
+    def _run(self) -> dict[str, Any]:
         self._order.out.parent.mkdir(parents=True, exist_ok=True)
         resumed = self._work.open(fresh=self._order.fresh)
         self._plan()
@@ -71,7 +87,7 @@ class RenderJob:
         kept = self._work.plan()
         if kept is not None:
             self._take.restore(kept[0])
-            self._before = self._work.account() or kept[1]
+            self._before, self._last_key = self._work.account() or (kept[1], -1)
             return
         self._watch.begin("motion", 1)
         self._take.plan(lambda stage, done, total: self._watch.at(done, total))
@@ -80,7 +96,10 @@ class RenderJob:
     def _keyframes(self) -> list[int]:
         keys = self._take.keyframes()
         done = 0
-        while done < len(keys) and (picture := self._work.key(keys[done])) is not None:
+        while done < len(keys) and keys[done] <= self._last_key:
+            picture = self._work.key(keys[done])
+            if picture is None:
+                break
             self._take.accept(keys[done], picture)
             done += 1
         self._watch.begin("keyframes", len(keys), done)

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from avatars.clipfile import ClipFile
 from avatars.faces import FaceMesh
 from avatars.picture import load_picture
 from engines.liveportrait.checkpoints import Weights, require_device
@@ -18,8 +19,7 @@ from engines.liveportrait.speaking import SpeakingSettings
 from engines.liveportrait.take import PortraitTake, TakeSettings
 from streamer.errors import ConfigError
 from streamer.media import FPS, S16
-from streamer.render.clip import frame_count, frames_at_25
-from streamer.render.sound import for_analysis, read_sound
+from streamer.render.sound import MAX_SECONDS, for_analysis, read_sound
 from streamer.render.take import Take
 
 _TIERS = {"preview": PREVIEW, "quality": QUALITY, "full": EVERY_FRAME}
@@ -81,9 +81,11 @@ def take_of(wishes: Wishes) -> tuple[Take, S16 | None]:
 
 def _planner(wishes: Wishes, sound: S16 | None, finder: FaceMesh) -> Planner:
     if wishes.driving is not None:
-        count = frame_count(wishes.driving)
-        return ClipPlanner(partial(frames_at_25, wishes.driving), count, finder)
+        clip = ClipFile(wishes.driving, _MAX_SIDE_PX, _MAX_SIDE_PX, for_packet=False)
+        return ClipPlanner(partial(iter, clip), max(1, clip.expected_frames), finder)
     if wishes.idle_s is not None:
+        if not 0.0 < wishes.idle_s <= MAX_SECONDS:
+            raise ConfigError("--idle", f"{wishes.idle_s} is no length; give seconds, up to {MAX_SECONDS:.0f}")
         return IdlePlanner(max(2, round(wishes.idle_s * FPS)))
     if sound is None:
         raise ConfigError("AUDIO", "a face needs something to say: give a sound, --driving or --idle")

@@ -14,6 +14,9 @@ from streamer.media import ANALYSIS_HZ, CHUNK_SAMPLES, F32, FRAME_SAMPLES, S16, 
 from streamer.pipeline.vad import Vad
 
 MAX_SECONDS = 3600.0
+_FORMATS = "wav,w64,aiff,au,caf,flac,mp3,ogg,aac,ac3,eac3,amr,opus,mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf"
+"""FFmpeg's playlists (HLS, concat, DASH) can name other files and hosts: they are not among these."""
+_OPTIONS = {"format_whitelist": _FORMATS, "protocol_whitelist": "file"}
 
 
 def read_sound(path: Path) -> S16:
@@ -21,7 +24,7 @@ def read_sound(path: Path) -> S16:
     blocks: list[S16] = []
     samples = 0
     try:
-        with av.open(str(path), metadata_errors="replace") as container:
+        with av.open(str(path), options=_OPTIONS, metadata_errors="replace") as container:
             if not container.streams.audio:
                 raise ConfigError(str(path), "there is no sound in it")
             stream = container.streams.audio[0]

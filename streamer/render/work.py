@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import cv2
 import numpy as np
 
 from streamer.render.take import U8, Arrays
+
+_PNG_END = b"IEND\xaeB`\x82"
+_LAST_KEY = "last_key"
 
 
 def digest(values: dict[str, Any], files: list[Path]) -> str:
@@ -40,12 +45,15 @@ class WorkFolder:
         return (self.path / "plan.npz").is_file()
 
     def plan(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """What `save_plan` kept."""
+        """What `save_plan` kept; None where it is not done, or damaged."""
         account = self._read("plan.json")
         if account is None or not (self.path / "plan.npz").is_file():
             return None
-        with np.load(self.path / "plan.npz", allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}, account
+        try:
+            with np.load(self.path / "plan.npz", allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}, account
+        except (OSError, ValueError, EOFError, BadZipFile, zlib.error):
+            return None  # damaged: it is made again
 
     def save_plan(self, arrays: Arrays, account: dict[str, Any]) -> None:
         """Keep the plan and what was counted while it was made."""
@@ -57,21 +65,28 @@ class WorkFolder:
     def key(self, index: int) -> U8 | None:
         """A keyframe's picture; None where it is not done, or damaged."""
         path = self.path / "keys" / f"{index:06d}.png"
-        if not path.is_file():
+        try:
+            content = path.read_bytes()
+        except OSError:
             return None
-        found = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR_RGB)
+        if not content.endswith(_PNG_END):
+            return None  # OpenCV would fill up what is missing
+        found = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR_RGB)
         return None if found is None else found.astype(np.uint8, copy=False)
 
     def save_key(self, index: int, picture: U8, account: dict[str, Any]) -> None:
-        """Keep a keyframe's picture without loss, and what was counted so far."""
+        """Keep a keyframe's picture without loss, and what was counted so far, it included."""
         done, coded = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
         if done:
             self._write(f"keys/{index:06d}.png", coded.tobytes())
-        self._write("account.json", json.dumps(account).encode())
+        self._write("account.json", json.dumps(account | {_LAST_KEY: index}).encode())
 
-    def account(self) -> dict[str, Any] | None:
-        """The latest that `save_key` kept."""
-        return self._read("account.json")
+    def account(self) -> tuple[dict[str, Any], int] | None:
+        """The latest that `save_key` kept, and the keyframe up to which it counts."""
+        account = self._read("account.json")
+        if account is None or not isinstance(account.get(_LAST_KEY), int):
+            return None
+        return account, account.pop(_LAST_KEY)
 
     def clear(self) -> None:
         """Remove the folder."""

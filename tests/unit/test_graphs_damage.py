@@ -41,7 +41,7 @@ def test_any_damage_to_a_file_is_said_in_one_line_and_nothing_is_written(tmp_pat
     """Bytes changed, lost and added at random: a graph is read and rewritten, or refused by one of our own errors."""
     whole, rng = volume_graph().SerializeToString(), np.random.default_rng(1)
     path = tmp_path / "damaged.onnx"
-    refused = 0
+    refused = []
     for _ in range(250):
         content = bytearray(whole)
         at = int(rng.integers(len(content)))
@@ -58,9 +58,9 @@ def test_any_damage_to_a_file_is_said_in_one_line_and_nothing_is_written(tmp_pat
             list(audit(graph).lines())
             rewrite(graph)
         except EngineError as error:
-            refused += 1
-            assert "\n" not in str(error)
-    assert 50 < refused <= 250
+            refused.append(str(error))
+    assert len(refused) > 50
+    assert not [line for line in refused if "\n" in line]
 
 
 def with_weights_outside(location, offset="0", length="720"):
