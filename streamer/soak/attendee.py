@@ -15,7 +15,7 @@ from streamer.errors import SignalingError, StreamerError
 from streamer.soak.client import Signal, Visit, Visitor
 from streamer.soak.lipwatch import LipWatch
 from streamer.soak.observer import MediaLog
-from streamer.soak.plan import ClientSample, Plan, Profile, Seat
+from streamer.soak.plan import REFUSED, ClientSample, Plan, Profile, Seat
 from streamer.soak.relay import Relay
 from streamer.soak.voice import EarTimer, SilenceTimer, Voice
 
@@ -74,10 +74,9 @@ class Attendee:
 
     async def _attend(self, end_ns: int) -> None:
         """Call after call until the end; a failed call is reported and tried again."""
-        plan, clock, made = self._desk.plan, self._desk.clock, 0
+        plan, clock = self._desk.plan, self._desk.clock
         joins = self._seat.profile is Profile.JOINER
-        while clock.now_ns() < end_ns and not (joins and plan.cycles and made >= plan.cycles):
-            made += 1
+        while clock.now_ns() < end_ns and not (joins and plan.cycles and self._calls >= plan.cycles):
             stay_ns = min(end_ns, clock.now_ns() + int(plan.stay_s * NS_PER_S)) if joins else end_ns
             try:
                 await self._call(stay_ns if joins else end_ns, plan.stay_s if joins else None)
@@ -151,7 +150,7 @@ class Attendee:
         async def signal(offer: str) -> str:
             async with self._desk.http.post(url, data=offer, headers={"Content-Type": "application/sdp"}) as response:
                 if response.status != 201:
-                    raise SignalingError(f"offer refused with {response.status}", response.status)
+                    raise SignalingError(f"refused with {response.status}", response.status)
                 location.append(plan.url.rstrip("/") + response.headers["Location"])
                 return await response.text()
 
@@ -238,7 +237,8 @@ class Attendee:
 
 
 def _name(error: BaseException) -> str:
-    """What went wrong, in one word; task groups wrap it."""
+    """What went wrong, in one word; task groups wrap it. A server that has no room is no failure: `REFUSED`."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return type(error).__name__
+    full = isinstance(error, SignalingError) and error.status in (429, 503)
+    return REFUSED if full else type(error).__name__

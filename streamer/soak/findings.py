@@ -101,6 +101,7 @@ def _client_figures(record: Record) -> dict[str, float | None]:
         "clients": float(len(clients)),
         "client_hours": round(live_s / 3600, 4),
         "calls": float(sum(tally.calls for tally in clients)),
+        "refused": float(sum(tally.refused for tally in clients)),
         "failures": float(sum(len(tally.failures) for tally in clients)),
         "frames_shown_percent": round(min(100.0, 100 * shown / due), 2) if due else None,
         "sound_silent_s": round(sum(tally.silent_s for tally in steady), 1),

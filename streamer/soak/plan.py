@@ -25,6 +25,10 @@ class Profile(StrEnum):
     """Says bursts into a mirror session and reads the lips of every decoded picture."""
 
 
+REFUSED = "refused"
+"""Among a sample's failures: the server said that it has no room (429, 503). Counted by itself."""
+
+
 class Seat(msgspec.Struct, frozen=True):
     """One client."""
 

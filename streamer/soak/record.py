@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
-from streamer.soak.plan import ClientSample
+from streamer.soak.plan import REFUSED, ClientSample
 from streamer.soak.watch import ServerSample
 
 
@@ -38,6 +38,8 @@ class Tally:
     silent_s: float = 0.0
     """Seconds of a running call without one packet of sound."""
     calls: int = 0
+    refused: int = 0
+    """Times the server said that it has no room."""
     failures: list[str] = field(default_factory=list)
     live: bool = False
 
@@ -69,7 +71,8 @@ class Record:
         whole = sample.live and tally.live  # the second before was of the same call or the next
         tally.live = sample.live
         tally.calls = max(tally.calls, sample.calls)
-        tally.failures += sample.failures
+        tally.refused += sample.failures.count(REFUSED)
+        tally.failures += (name for name in sample.failures if name != REFUSED)
         if whole:
             tracks["sound_gap_ms"].add(t_s, sample.sound_gap_ms)
             tally.live_s += sample.span_s

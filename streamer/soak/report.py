@@ -225,9 +225,18 @@ def _stages(found: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _clients(found: Sequence[Mapping[str, Any]]) -> str:
-    heads = ("client", "profile", "live, s", "calls", "frames", "decoded", "failures")
+    heads = ("client", "profile", "live, s", "calls", "frames", "decoded", "refused", "failures")
     rows = [
-        (c["client"], c["profile"], c["live_s"], c["calls"], c["frames"], c["pictures"], ", ".join(c["failures"]))
+        (
+            c["client"],
+            c["profile"],
+            c["live_s"],
+            c["calls"],
+            c["frames"],
+            c["pictures"],
+            c["refused"],
+            ", ".join(c["failures"]),
+        )
         for c in found
     ]
     return _table(heads, rows)

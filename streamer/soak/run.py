@@ -18,7 +18,7 @@ from streamer.soak import findings
 from streamer.soak.impairment import Impairment
 from streamer.soak.machine import facts, load_average
 from streamer.soak.plan import ClientSample, Plan, Profile, Seat, share_out
-from streamer.soak.record import Record
+from streamer.soak.record import Record, Tally
 from streamer.soak.watch import ServerSample, read_metrics
 
 START_S, START_EACH_S = 3.0, 0.6
@@ -187,12 +187,21 @@ class Soak:
             "checks": findings.checks(options.limits, figures),
             "series": findings.series_of(record, seconds),
             "histograms": findings.histograms_of(record),
-            "clients": [
-                {"client": number, "profile": tally.profile, "live_s": round(tally.live_s, 1), "calls": tally.calls,
-                 "frames": tally.frames, "pictures": tally.pictures, "failures": sorted(set(tally.failures))}
-                for number, tally in sorted(record.clients.items())
-            ],
+            "clients": [_client(number, tally) for number, tally in sorted(record.clients.items())],
         }  # fmt: skip
+
+
+def _client(number: int, tally: Tally) -> dict[str, Any]:
+    return {
+        "client": number,
+        "profile": tally.profile,
+        "live_s": round(tally.live_s, 1),
+        "calls": tally.calls,
+        "frames": tally.frames,
+        "pictures": tally.pictures,
+        "refused": tally.refused,
+        "failures": sorted(set(tally.failures)),
+    }
 
 
 def _share(seats: tuple[Seat, ...], processes: int) -> list[tuple[Seat, ...]]:

@@ -60,8 +60,9 @@ def _rows(record: Record, now_s: float) -> dict[str, str]:
         for name in ("tasks", "threads", "descriptors"):
             found[name] = f"{values.get(name, 0):.0f}"
     failures = sum(len(tally.failures) for tally in record.clients.values())
+    refused = sum(tally.refused for tally in record.clients.values())
     calls = sum(tally.calls for tally in record.clients.values())
-    return found | {"calls": str(calls), "failures": str(failures)}
+    return found | {"calls": str(calls), "refused": str(refused), "failures": str(failures)}
 
 
 def _recent(track: Track, now_s: float) -> Any:
