@@ -18,6 +18,9 @@ from aiortc.rtcrtpparameters import RTCRtpCodecParameters, RTCRtpReceiveParamete
 MAX_SOURCES = 8
 """Reception reports are kept for so many sources of a peer; a browser has one a line."""
 
+LEAST_BYTES = 8
+"""The shortest datagram that means something: a bare RTCP packet."""
+
 _STREAMS = "_RTCRtpReceiver__remote_streams"
 _CODECS = "_RTCRtpReceiver__codecs"
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
@@ -34,6 +37,7 @@ METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
     (RTCRtpSender, "_handle_rtcp_packet", ("self", "packet")),
     (RTCRtpSender, "_send_rtcp", ("self", "packets")),
     (ice.Connection, "check_incoming", ("self", "message", "addr", "protocol")),
+    (ice.Connection, "data_received", ("self", "data", "component")),
     (ice.Connection, "get_component_candidates", ("self", "component", "addresses", "timeout")),
     (ice.Connection, "request_received", ("self", "message", "addr", "protocol")),
     (ice.StunProtocol, "__init__", ("self", "receiver")),
@@ -276,6 +280,17 @@ def tap_checks(agent: ice.Connection, on_alive: Callable[[], None]) -> None:
         original(message, addr, protocol)
 
     _replace(agent, "check_incoming", check_incoming)
+
+
+def drop_stubs(agent: ice.Connection) -> None:
+    """Let datagrams too short for any protocol end here: an empty one, from anybody, would end aiortc's DTLS loop."""
+    original = agent.data_received
+
+    def data_received(data: bytes, component: int) -> None:
+        if len(data) >= LEAST_BYTES:
+            original(data, component)
+
+    _replace(agent, "data_received", data_received)
 
 
 def gather_with(agent: ice.Connection, gather: Callable[[ice.Connection], Awaitable[list[Candidate]]]) -> None:

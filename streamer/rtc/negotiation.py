@@ -93,6 +93,7 @@ async def settle(
             transceiver.direction = "inactive"
     for transport in ice_transports(connection):
         agent = hooks.connection(transport)
+        hooks.drop_stubs(agent)
         hooks.tap_checks(agent, on_check)
         gather = partial(ice.gather, settings=settings.ice, remote_is_local=settings.remote_is_local)
         hooks.gather_with(agent, gather)

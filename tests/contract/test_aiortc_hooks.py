@@ -186,6 +186,16 @@ async def test_adopted_sockets_are_closed_with_the_agent(connection):
     assert transport.is_closing()
 
 
+async def test_empty_datagrams_end_before_the_dtls_loop_and_others_reach_it(connection):
+    agent = hooks.connection(audio_line(connection).receiver.transport.transport)
+    passed = []
+    agent.data_received = lambda data, component: passed.append(data)
+    hooks.drop_stubs(agent)
+    for data in (b"", b"\x80", bytes(7), bytes(8), bytes(1200)):
+        agent.data_received(data, 1)
+    assert passed == [bytes(8), bytes(1200)]
+
+
 async def test_authenticated_checks_are_seen_and_still_answered(connection):
     agent = hooks.connection(audio_line(connection).receiver.transport.transport)
     seen, passed = [], []
