@@ -21,8 +21,8 @@ from avatars.precompile import (
     Footage,
     Makers,
     choose_face,
+    encode_face,
     frame_face,
-    latent_crop,
     packet_info,
     read_only,
 )
@@ -208,8 +208,7 @@ def _add_faces(
         if makers.latents is None or rgb is None:
             writer.add_face(face)
         else:
-            latent = makers.latents.encode(latent_crop(rgb, face.box)[None])[0]
-            writer.add_face(face, np.asarray(latent, dtype=np.float16))
+            writer.add_face(face, encode_face(makers.latents, rgb, face.box))
     return hidden
 
 

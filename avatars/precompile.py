@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from avatars.blend import Box
-from avatars.errors import FaceNotFound, PortraitRejected
+from avatars.errors import FaceNotFound, PacketInvalid, PortraitRejected
 from avatars.facebox import OFFICIAL_MARGIN_PX, fitted_face_box, landmarks68, official_face_box
 from avatars.geometry import compute_avatar_crop_geometry
 from avatars.masks import (
@@ -187,10 +187,8 @@ def precompile_portrait(
     frames = read_only(np.ascontiguousarray(rgb.transpose(2, 0, 1)))
     latents = None
     if makers.latents is not None:
-        encoded = makers.latents.encode(latent_crop(rgb, framed.box)[None])
-        latents = np.broadcast_to(
-            read_only(np.asarray(encoded[0], dtype=np.float16)), (settings.cycle_frames, 8, 32, 32)
-        )
+        latent = encode_face(makers.latents, rgb, framed.box)
+        latents = np.broadcast_to(latent, (settings.cycle_frames, 8, 32, 32))
     count = settings.cycle_frames
     return AvatarPacket(
         avatar_id=avatar_id,
@@ -269,6 +267,19 @@ def latent_crop(rgb: U8, box: Box) -> U8:
     x1, y1, x2, y2 = box
     crop = np.ascontiguousarray(rgb[y1:y2, x1:x2])
     return np.asarray(cv2.resize(crop, (CROP_PX, CROP_PX), interpolation=cv2.INTER_LANCZOS4), dtype=np.uint8)
+
+
+def encode_face(encoder: LatentEncoder, rgb: U8, box: Box) -> F16:
+    """(8, 32, 32) f16, read-only, of one face box. Raises PacketInvalid where the encoder gives anything else."""
+    encoded = np.asarray(encoder.encode(latent_crop(rgb, box)[None]))
+    if encoded.shape != (1, 8, 32, 32) or encoded.dtype.kind != "f":
+        expected = "(1, 8, 32, 32) float16 of one crop: masked 0..3 and reference 4..7"
+        raise PacketInvalid(f"latents of encoder {encoder.name}", expected, f"{encoded.shape} {encoded.dtype}")
+    with np.errstate(over="ignore"):
+        latent = encoded[0].astype(np.float16)
+    if not np.isfinite(latent).all():
+        raise PacketInvalid(f"latents of encoder {encoder.name}", "finite float16 numbers", "NaN or infinity")
+    return read_only(latent)
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -123,7 +123,9 @@ def read_info(path: Path, avatar_id: str) -> dict[str, Any]:
 def _read_info(file: IO[bytes], avatar_id: str) -> dict[str, Any]:
     text = file.read(_MAX_INFO_BYTES + 1)
     try:
-        info = json.loads(text) if len(text) <= _MAX_INFO_BYTES else None
+        info = json.loads(text, parse_int=_sane_integer) if len(text) <= _MAX_INFO_BYTES else None
+        if b"\\u" in text:
+            json.dumps(info, ensure_ascii=False).encode()  # half a surrogate pair could be shown nowhere
     except (ValueError, RecursionError):
         info = None
     if not isinstance(info, dict):
@@ -134,6 +136,14 @@ def _read_info(file: IO[bytes], avatar_id: str) -> dict[str, Any]:
     if info.get("avatar_id", avatar_id) != avatar_id:
         raise PacketInvalid(f"{INFO_FILE}: avatar_id", repr(avatar_id), repr(str(info["avatar_id"])[:80]))
     return info
+
+
+def _sane_integer(text: str) -> int:
+    """Numbers that fit 64 bits, as every reader of JSON understands."""
+    value = int(text)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("a number of too many digits")
+    return value
 
 
 def _listed_digests(info: Mapping[str, Any]) -> dict[str, str]:

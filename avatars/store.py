@@ -20,6 +20,7 @@ from avatars.packet import AvatarPacket
 from avatars.reader import Inspected, open_packet, read_info
 
 THUMBNAIL_PX = 256
+_TITLE_CHARACTERS = 80
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -164,9 +165,9 @@ class AvatarStore:
         title = info.get("title", avatar_id.replace("_", " ").replace("-", " ").title())
         kind = str(info.get("kind", "portrait"))
         grade = str(report.get("grade", "")) if isinstance(report, dict) else ""
-        if isinstance(dimensions, dict) and {"width", "height"} <= dimensions.keys() and "cycle_frames" in info:
-            sizes = (int(dimensions["width"]), int(dimensions["height"]), int(info["cycle_frames"]))
-        else:
+        told = (dimensions.get("width"), dimensions.get("height")) if isinstance(dimensions, dict) else (None, None)
+        width, height, frames = *told, info.get("cycle_frames")
+        if not (type(width) is int and type(height) is int and type(frames) is int):
             packet = self.verify(avatar_id)
-            sizes = (*packet.size_px, packet.cycle_frames)
-        return AvatarEntry(avatar_id, str(title), *sizes, kind, grade)
+            (width, height), frames = packet.size_px, packet.cycle_frames
+        return AvatarEntry(avatar_id, str(title)[:_TITLE_CHARACTERS], width, height, frames, kind[:40], grade[:1])

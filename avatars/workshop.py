@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import av
+import cv2
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
@@ -23,6 +25,9 @@ from avatars.store import AvatarStore
 from avatars.writer import ENGINE_PREFIX, write_info, write_still
 
 U8 = npt.NDArray[np.uint8]
+_SOURCE_FAULTS = (cv2.error, av.FFmpegError, ValueError, ArithmeticError, LookupError, MemoryError)
+"""What libraries raise on sources nobody thought of: one that cannot be made must end neither server nor batch."""
+_SAVE_AGAIN = "open it elsewhere and save it as PNG, JPEG or MP4"
 MAKER_REVISION = 1
 """Raise it when the same source would give another packet: those made before are made again."""
 
@@ -80,7 +85,10 @@ class Workshop:
                 progress(1.0)
                 return Made(avatar_id, known, fresh=False)
         with self._store.replacing(avatar_id) as folder:
-            info = self._fill(source, avatar_id, recipe, folder, progress)
+            try:
+                info = self._fill(source, avatar_id, recipe, folder, progress)
+            except _SOURCE_FAULTS as error:
+                raise PortraitRejected(source.name, f"it cannot be worked with ({error})", _SAVE_AGAIN) from error
             info |= {"made_from": made_from}
             self._add_sidecars(folder, avatar_id, info)
         progress(1.0)

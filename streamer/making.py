@@ -7,8 +7,9 @@ import secrets
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -53,10 +54,24 @@ class Making:
         self._on_end = on_end
         self._jobs: OrderedDict[str, MakingJob] = OrderedDict()
         self._line: Channel[MakingJob] = Channel("making", WAITING_JOBS, WhenFull.DROP_NEWEST)
+        self._arriving = 0
 
-    def folder(self) -> Path:
-        """A new private folder for an upload; `submit` takes it over, `discard` removes it."""
-        return Path(tempfile.mkdtemp(prefix="liveanchor-upload-"))
+    @contextmanager
+    def arriving(self) -> Iterator[Path]:
+        """A new private folder for an upload on its way; it goes with the block unless `submit` took it over.
+
+        Raises MakingFull: what arrives takes disk as what waits does.
+        """
+        if self._arriving + len(self._line) >= WAITING_JOBS:
+            raise MakingFull(WAITING_JOBS)
+        folder = Path(tempfile.mkdtemp(prefix="liveanchor-upload-"))
+        self._arriving += 1
+        try:
+            yield folder
+        finally:
+            self._arriving -= 1
+            if not any(job.source.parent == folder for job in self._jobs.values()):
+                self.discard(folder)
 
     def discard(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -68,7 +83,8 @@ class Making:
             raise MakingFull(WAITING_JOBS)
         self.forget(avatar_id)
         self._jobs[job.job_id] = job
-        for old in [j for j in self._jobs.values() if j.state in ("ready", "failed")][: len(self._jobs) - KEPT_JOBS]:
+        finished = [old for old in self._jobs.values() if old.state in ("ready", "failed")]
+        for old in finished[: max(0, len(self._jobs) - KEPT_JOBS)]:
             del self._jobs[old.job_id]
         return job
 

@@ -20,11 +20,17 @@ from streamer.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+"""IPv6 to IPv4 (RFC 6052)."""
 
 
 def check_url(url: str) -> str:
     """The URL itself if it may be called. Raises ConfigError; addresses are judged again when it is called."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ConfigError("notify", "must be a plain http or https URL") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None or len(url) > 2000:
         raise ConfigError("notify", "must be a plain http or https URL")
     try:
@@ -78,6 +84,11 @@ async def notify(url: str, message: Mapping[str, Any], executor: Executor) -> bo
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    mapped = getattr(address, "ipv4_mapped", None)
-    judged = mapped if mapped is not None else address
+    """Judges the IPv4 address inside where a network would unpack one."""
+    inner = None
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if address in _TRANSLATED:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    judged = address if inner is None else inner
     return judged.is_global and not judged.is_multicast

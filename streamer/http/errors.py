@@ -15,6 +15,7 @@ from avatars.errors import (
     FaceNotFound,
     PacketInvalid,
     PacketMissing,
+    PacketUnwritable,
     PacketVersion,
     PortraitRejected,
 )
@@ -42,6 +43,7 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (FaceNotFound, 422),
     (PacketInvalid, 409),
     (PacketVersion, 409),
+    (PacketUnwritable, 507),
     (AvatarError, 422),
     (EngineUnavailable, 503),
     (EngineContract, 409),

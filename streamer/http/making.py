@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from concurrent.futures import Executor
-from contextlib import ExitStack
 from pathlib import Path
 
 from aiohttp import web
 
-from avatars.errors import PacketMissing
+from avatars.errors import PacketMissing, PacketUnwritable
 from avatars.pool import AvatarPool
 from avatars.store import AvatarStore, check_id
 from streamer.http.body import json_answer
@@ -48,13 +48,15 @@ class MakingRoutes:
             and request.content_type != "application/octet-stream"
         ):
             raise web.HTTPUnsupportedMediaType(text="send a picture or a clip as the body, with its content type")
-        folder = self._making.folder()
-        with ExitStack() as undo:
-            undo.callback(self._making.discard, folder)
+        with self._making.arriving() as folder:
             source = folder / avatar_id
-            await self._receive(request, source)
+            try:
+                await self._receive(request, source)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise PacketUnwritable(avatar_id, error.strerror or str(error)) from error
             job = self._making.submit(avatar_id, source, notify)
-            undo.pop_all()  # the job removes it
         return json_answer(_view(job), status=202, headers={"Location": f"/api/avatars/jobs/{job.job_id}"})
 
     async def show(self, request: web.Request) -> web.Response:

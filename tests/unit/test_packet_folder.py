@@ -576,3 +576,26 @@ def test_a_changed_file_is_searched_again_by_a_store_that_knew_the_old_one(forei
     nan_latents(foreign.root / "anna")
     with pytest.raises(PacketInvalid, match="finite"):
         foreign.open("anna")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"dimensions": {"width": "wide", "height": None}},
+        {"dimensions": {"width": 1e400, "height": [3]}},
+        {"dimensions": 7, "cycle_frames": {}},
+        {"cycle_frames": 10**30},
+        {"title": "half a pair \ud800"},
+        {"title": ["x"] * 5000, "kind": {"a": 1}, "report": {"grade": "A" * 9000}},
+        {"digests": [], "timestamp": float("nan")},
+    ],
+    ids=["words", "infinity", "no object", "a huge number", "half a surrogate", "lists", "no digests"],
+)
+def test_whatever_a_strangers_description_says_the_list_goes_on(foreign, told):
+    path = foreign.root / "anna"
+    info = json.loads((path / "avator_info.json").read_text()) | told
+    (path / "avator_info.json").write_text(json.dumps(info))
+    for entry in foreign.list():
+        assert entry.width > 0
+        assert len(entry.title) <= 80
+        entry.title.encode()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
 
 from avatars.bundled import bundled_portraits
-from avatars.errors import PacketInvalid
+from avatars.errors import PacketInvalid, PortraitRejected
 from avatars.faces import FaceMesh
 from avatars.picture import load_picture
 from avatars.precompile import Makers, latent_crop
@@ -113,3 +114,65 @@ def test_materialised_frames_are_real_copies(tmp_path, source, finder):
     store = AvatarStore(tmp_path / "store")
     Workshop(store, finder=finder).make(source, "p", Recipe(materialise=True))
     assert store.open("p").frames.strides[0] == PORTRAIT.size
+
+
+class Encoder:
+    """Gives what it is told to, whatever the crop."""
+
+    name, revision = "odd", "1"
+
+    def __init__(self, latents):
+        self.latents = latents
+
+    def encode(self, crops):
+        return self.latents
+
+
+@pytest.mark.parametrize(
+    "latents",
+    [
+        np.zeros((1, 4, 32, 32), np.float16),
+        np.zeros((8, 32, 32), np.float16),
+        np.zeros((1, 8, 32, 32), np.int32),
+        np.full((1, 8, 32, 32), np.nan, np.float16),
+        np.full((1, 8, 32, 32), 1e6, np.float32),
+    ],
+    ids=["four channels", "no batch", "integers", "nan", "beyond half precision"],
+)
+def test_an_encoder_that_gives_anything_but_latents_is_refused_and_the_old_packet_stays(
+    tmp_path, source, finder, latents
+):
+    store = AvatarStore(tmp_path / "store")
+    Workshop(store, finder=finder).make(source, "p")
+    with pytest.raises(PacketInvalid, match="latents of encoder odd"):
+        Workshop(store, finder=finder, makers=Makers(latents=Encoder(latents))).make(source, "p")
+    assert store.verify("p").latents is None
+
+
+def test_a_clips_frames_each_get_their_own_latent(tmp_path, finder):
+    frames = [Image.fromarray(np.roll(PORTRAIT, 4 * i, axis=1)) for i in range(3)]
+    frames[0].save(tmp_path / "c.webp", save_all=True, append_images=frames[1:], duration=40, lossless=True)
+    store = AvatarStore(tmp_path / "store")
+    Workshop(store, finder=finder, makers=Makers(latents=MeanEncoder())).make(tmp_path / "c.webp", "c")
+    packet = store.open("c")
+    assert packet.latents.shape == (packet.cycle_frames, 8, 32, 32)
+    for i, box in enumerate(packet.coords):
+        rgb = np.ascontiguousarray(packet.frames[i].transpose(1, 2, 0))
+        assert np.array_equal(packet.latents[i], MeanEncoder().encode(latent_crop(rgb, box)[None])[0])
+
+
+class ChokingFinder:
+    """A library that cannot take a picture."""
+
+    def find(self, rgb):
+        return cv2.resize(rgb, (0, 0))
+
+    def follow(self, rgb, previous):
+        raise AssertionError("a still is not followed")
+
+
+def test_a_picture_that_a_library_chokes_on_is_refused_in_one_line(tmp_path, source):
+    store = AvatarStore(tmp_path / "store")
+    with pytest.raises(PortraitRejected, match=r"p\.png: it cannot be worked with"):
+        Workshop(store, finder=ChokingFinder()).make(source, "p")
+    assert list((tmp_path / "store").iterdir()) == []
