@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -82,7 +83,8 @@ def open_packet(path: Path, avatar_id: str, inspected: Inspected, names: Names |
         packet = _read_seven(files, avatar_id, info, names or {}, search=search)
         if digests.keys() >= {ANCHORS_FILE, LANDINGS_FILE, LANDMARKS_FILE}:
             packet = _with_sidecars(packet, files)
-        packet = replace(packet, sidecars=_engine_sidecars(files))
+        if kept := _engine_sidecars(files):
+            packet = replace(packet, sidecars=kept)
         inspected.add(version)
         return packet
 
@@ -121,7 +123,7 @@ def read_info(path: Path, avatar_id: str) -> dict[str, Any]:
 
 
 def _read_info(file: IO[bytes], avatar_id: str) -> dict[str, Any]:
-    text = file.read(_MAX_INFO_BYTES + 1)
+    text = _read_up_to(file, _MAX_INFO_BYTES)
     try:
         info = json.loads(text, parse_int=_sane_integer) if len(text) <= _MAX_INFO_BYTES else None
         if b"\\u" in text:
@@ -136,6 +138,11 @@ def _read_info(file: IO[bytes], avatar_id: str) -> dict[str, Any]:
     if info.get("avatar_id", avatar_id) != avatar_id:
         raise PacketInvalid(f"{INFO_FILE}: avatar_id", repr(avatar_id), repr(str(info["avatar_id"])[:80]))
     return info
+
+
+def _read_up_to(file: IO[bytes], limit: int) -> bytes:
+    """A whole file, or one byte more than the limit: asking for what is not there costs memory for it."""
+    return file.read(min(os.fstat(file.fileno()).st_size, limit) + 1)
 
 
 def _sane_integer(text: str) -> int:
@@ -209,7 +216,7 @@ def _masks(masks: object, count: int, *, search: bool) -> tuple[F32, ...]:
 def _rows(files: Files, name: str, count: int, width: int, names: Names) -> Rows:
     """A pickled list of `count` tuples or lists of `width` plain integers."""
     files[name].seek(0)
-    data = files[name].read(_MAX_PICKLE_BYTES + 1)
+    data = _read_up_to(files[name], _MAX_PICKLE_BYTES)
     if len(data) > _MAX_PICKLE_BYTES:
         raise PacketInvalid(name, f"at most {_MAX_PICKLE_BYTES >> 20} MiB", "more")
     rows = read_pickle(data, name, names)
