@@ -115,7 +115,7 @@ class Reference:
     def load(cls, path: Path) -> Reference:
         """Read what `save` wrote. Raises GraphsDiffer where the file is no such thing."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 arrays = {key: stored[key] for key in stored.files}
         except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
             raise GraphsDiffer(str(path), f"no reference can be read from it: {error}") from error

@@ -107,6 +107,7 @@ def _report(engine: str, wishes: Wishes, leftovers: Leftovers, *, quiet: bool) -
     from streamer.clock import MonotonicClock
     from streamer.commands.showing import Showing
     from streamer.errors import ConfigError
+    from streamer.render.encode import container_of
     from streamer.render.job import Order, RenderJob
 
     if wishes.tier not in TIERS:
@@ -114,6 +115,7 @@ def _report(engine: str, wishes: Wishes, leftovers: Leftovers, *, quiet: bool) -
     maker = _MAKERS.get(engine)
     if maker is None:
         raise ConfigError("--engine", f"{engine} renders no files; choose warp or one of {', '.join(_MAKERS)}")
+    container_of(leftovers.out)
     wishes = replace(wishes, portrait=_portrait(wishes.portrait))
     take, sound = maker(wishes)
     paths = {"portrait": wishes.portrait, "audio": wishes.audio, "driving": wishes.driving}

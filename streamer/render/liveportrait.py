@@ -61,15 +61,15 @@ def take_of(wishes: Wishes) -> tuple[Take, S16 | None]:
     require_device(wishes.device)
     if wishes.device == "cpu":
         one_thread()
+    try:
+        faults = Faults(wishes.inject)
+    except ValueError as error:
+        raise ConfigError("--inject", str(error)) from error
     picture = load_picture(wishes.portrait, max_side_px=_MAX_SIDE_PX)
     finder = FaceMesh()
     source = read_source(picture, finder, wishes.portrait.name)
     sound = read_sound(wishes.audio) if wishes.audio is not None else None
     planner = _planner(wishes, sound, finder)
-    try:
-        faults = Faults(wishes.inject)
-    except ValueError as error:
-        raise ConfigError("--inject", str(error)) from error
     settings = TakeSettings(
         keyframes=_TIERS[wishes.tier], identity_every=0 if wishes.seeded else _IDENTITY_EVERY, faults=faults
     )

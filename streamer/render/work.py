@@ -50,7 +50,7 @@ class WorkFolder:
         if account is None or not (self.path / "plan.npz").is_file():
             return None
         try:
-            with np.load(self.path / "plan.npz", allow_pickle=False) as stored:
+            with (self.path / "plan.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 return {name: stored[name] for name in stored.files}, account
         except (OSError, ValueError, EOFError, BadZipFile, zlib.error):
             return None  # damaged: it is made again

@@ -17,7 +17,7 @@ pytest.importorskip("transformers", reason="JoyVASA needs the [liveportrait] ext
 from typer.testing import CliRunner  # noqa: E402
 
 from avatars.bundled import bundled_portraits  # noqa: E402
-from avatars.errors import FaceNotFound  # noqa: E402
+from avatars.errors import FaceNotFound, PortraitRejected  # noqa: E402
 from engines.errors import EngineOutput, EngineUnavailable  # noqa: E402
 from streamer.cli import app  # noqa: E402
 from streamer.clock import ManualClock  # noqa: E402
@@ -71,7 +71,7 @@ def pictures(path):
         return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
 
 
-@pytest.mark.parametrize("suffix", [".mp4", ".webm"])
+@pytest.mark.parametrize("suffix", [".mp4", pytest.param(".webm", marks=pytest.mark.long)])
 def test_the_whole_chain_gives_a_file_that_plays(tmp_path, small_portrait, speech, suffix):
     seen = []
     out = tmp_path / f"talk{suffix}"
@@ -239,3 +239,116 @@ def test_a_picture_without_a_face_is_refused(tmp_path, speech):
     cv2.imwrite(str(tmp_path / "wall.png"), np.full((128, 128, 3), 128, np.uint8))
     done = command(tmp_path / "wall.png", speech, tmp_path / "a.mp4", "--seeded", "--reduced")
     assert isinstance(done.exception, FaceNotFound)
+
+
+# ---- what can go wrong around a render ----
+
+
+def half_done(wish, out, keys=4):
+    """A render that was killed after so many keyframes."""
+
+    def stop(progress):
+        if progress.stage == "keyframes" and progress.done == keys:
+            raise Interrupted
+
+    _, job = job_of(wish, out, stop)
+    with pytest.raises(Interrupted):
+        job.run()
+    return out.with_name(out.name + ".work")
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+DAMAGES = {
+    "a keyframe is cut short": lambda work: cut_short(work / "keys" / "000002.png"),
+    "the plan is cut short": lambda work: cut_short(work / "plan.npz"),
+    "a keyframe is empty": lambda work: (work / "keys" / "000001.png").write_bytes(b""),
+    "the last keyframe was not counted": lambda work: (work / "account.json").write_text(
+        json.dumps(json.loads((work / "account.json").read_text()) | {"last_key": 2})
+    ),
+    "the account is no account": lambda work: (work / "account.json").write_text("{"),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, small_portrait):
+    """The pictures of a short loop that nothing disturbed."""
+    path = tmp_path_factory.mktemp("whole") / "whole.mp4"
+    job_of(wishes(small_portrait, None, idle_s=0.24), path)[1].run()
+    return pictures(path)
+
+
+@pytest.mark.parametrize(
+    "damage", [*list(DAMAGES)[:2], *(pytest.param(d, marks=pytest.mark.long) for d in list(DAMAGES)[2:])]
+)
+def test_damaged_work_is_done_again_and_the_pictures_are_the_same(tmp_path, small_portrait, whole, damage):
+    wish = wishes(small_portrait, None, idle_s=0.24)
+    DAMAGES[damage](half_done(wish, tmp_path / "talk.mp4"))
+    _, again = job_of(wish, tmp_path / "talk.mp4")
+    report = again.run()
+    assert report["inspection"]["faults"] == []
+    for a, b in zip(whole, pictures(tmp_path / "talk.mp4"), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_a_full_disk_ends_the_render_in_one_line_and_it_goes_on_later(tmp_path, small_portrait):
+    """Files may grow to no more than six thousand bytes: keyframes fit, the film does not."""
+    resource = pytest.importorskip("resource")
+    wish, out = wishes(small_portrait, None, idle_s=0.24), tmp_path / "talk.mp4"
+    _, job = job_of(wish, out)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, before[1]))
+    try:
+        with pytest.raises(ConfigError, match="cannot be written"):
+            job.run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not out.exists()
+    _, again = job_of(wish, out)
+    report = again.run()
+    assert report["resumed"] is True
+    assert report["inspection"]["frames"] == report["frames"]
+
+
+@pytest.mark.parametrize("out", ["folder", "file/talk.mp4", "in.mp4"])
+def test_a_place_that_takes_no_film_is_refused_before_anything_is_rendered(tmp_path, small_portrait, out):
+    (tmp_path / "folder.mp4").mkdir()
+    (tmp_path / "file").write_text("a file")
+    clip = tmp_path / "in.mp4"
+    with encoding(clip, 64, 64) as encoder:
+        encoder.add(np.full((64, 64, 3), 90, np.uint8), np.zeros(FRAME_SAMPLES, np.int16))
+    kept = clip.read_bytes()
+    name = "folder.mp4" if out == "folder" else out
+    seen = []
+    wish = wishes(small_portrait, clip if out == "in.mp4" else None, idle_s=0.2)
+    with pytest.raises(ConfigError):
+        job_of(wish, tmp_path / name, seen.append)[1].run()
+    assert seen == []
+    assert clip.read_bytes() == kept
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9"])
+def test_a_loop_of_no_length_is_refused(tmp_path, small_portrait, seconds):
+    done = command(small_portrait, "-", tmp_path / "a.mp4", "--seeded", "--reduced", "--idle", seconds)
+    assert isinstance(done.exception, ConfigError)
+    assert "--idle" in str(done.exception)
+
+
+def test_a_picture_of_one_pixel_has_no_face(tmp_path, speech):
+    cv2.imwrite(str(tmp_path / "dot.png"), np.full((1, 1, 3), 128, np.uint8))
+    done = command(tmp_path / "dot.png", speech, tmp_path / "a.mp4", "--seeded", "--reduced")
+    assert isinstance(done.exception, FaceNotFound)
+
+
+@pytest.mark.parametrize("content", ["#EXTM3U\n#EXTINF:1,\n{}\n", "ffconcat version 1.0\nfile '{}'\n"])
+def test_a_playlist_is_not_followed(tmp_path, small_portrait, speech, content):
+    """A playlist can name any file or host: it is neither a sound nor a clip."""
+    for name in ("list.wav", "list.mp4", "list.m3u8"):
+        path = tmp_path / name
+        path.write_text(content.format(speech))
+        with pytest.raises(ConfigError, match="no sound"):
+            read_sound(path)
+        with pytest.raises(PortraitRejected, match="not a readable clip"):
+            job_of(wishes(small_portrait, None, driving=path), tmp_path / "o.mp4")
