@@ -7,13 +7,14 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -22,6 +23,8 @@ from avatars.store import AvatarStore
 from engines import catalog
 from engines.contract import LipSyncEngine
 from streamer import watchdog, webhook
+from streamer.broadcast.recordings import Recordings
+from streamer.broadcast.station import Station, StationParts
 from streamer.casting import Casting
 from streamer.channel import Channel, WhenFull
 from streamer.clock import NS_PER_MS, MonotonicClock
@@ -36,16 +39,23 @@ from streamer.http.errors import problems
 from streamer.http.films import FilmRoutes, FilmStudio
 from streamer.http.making import MakingRoutes
 from streamer.http.pages import PageParts, PageRoutes, load_web_files
+from streamer.http.recordings import RecordingRoutes
+from streamer.http.rooms import RoomRoutes
 from streamer.http.sessions import SessionRoutes
 from streamer.http.speech import SpeechRoutes
+from streamer.http.whep import WhepRoutes
+from streamer.http.whip import WhipRoutes
 from streamer.inference import Inference
 from streamer.making import Making, MakingJob
 from streamer.registry import House, Registry
+from streamer.roundtable.opening import open_file
+from streamer.roundtable.rooms import Rooms, RoomsParts
 from streamer.rtc import aiortc_hooks
 from streamer.rtc.settings import IceServer, IceSettings
 from streamer.rtc.threads import CodecThreads
 from streamer.telemetry.lag import LoopLag
 from streamer.telemetry.metrics import Metrics
+from streamer.tts import Voices
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +94,9 @@ class Server:
         self.making = Making(self.store, self.workshop_executor, self.ended_jobs.put_nowait)
         self.gallery = Gallery(self.store, self.making)
         self.casting = Casting(self.pool, self.engine, self.avatar_executor)
+        ice = ice_settings(config)
+        self.station = Station(StationParts(config, self.clock, self.codecs, ice))
+        self._count_feeds()
         self.registry = Registry(
             House(
                 config=config,
@@ -93,15 +106,27 @@ class Server:
                 inference=self.inference,
                 metrics=self.metrics,
                 codecs=self.codecs,
-                ice=ice_settings(config),
+                ice=ice,
+                station=self.station,
                 loop_lag_ms=self.lag.recent_ms,
             )
         )
 
+        self.rooms = Rooms(RoomsParts(config, self.clock, self.codecs, ice, self.station, self.registry.new_session))
+
+        self.recording_executor = ThreadPoolExecutor(2, "recordings")
+        self.recordings = Recordings(config, self.recording_executor)
+
+    def _count_feeds(self) -> None:
+        metrics, station = self.metrics, self.station
+        metrics.feed_viewers.set_function(lambda: station.viewers)
+        metrics.feed_encoder_calls.set_function(lambda: sum(feed.stats.encoder_calls for feed in station.feeds))
+        metrics.feed_keyframes.set_function(lambda: sum(feed.stats.keyframes for feed in station.feeds))
+
     def application(self) -> web.Application:
         """The aiohttp application with all routes."""
         config, version = self.config, metadata.version("liveanchor")
-        app = web.Application(middlewares=[problems, access(config)], client_max_size=config.limits.offer_bytes)
+        app = web.Application(middlewares=[access(config), problems], client_max_size=config.limits.offer_bytes)
         pages = PageParts(
             config=config,
             registry=self.registry,
@@ -121,6 +146,10 @@ class Server:
         SessionRoutes(self.registry, config, self.metrics, self.clock).add_to(app)
         SpeechRoutes(self.registry, config, self.speech_executor).add_to(app)
         ConversationRoutes(self.registry).add_to(app)
+        WhepRoutes(self.station, config, self.metrics).add_to(app)
+        WhipRoutes(self.registry, self.rooms, config, self.metrics).add_to(app)
+        RecordingRoutes(self.recordings, self.station, self.registry).add_to(app)
+        RoomRoutes(self.rooms, config, self.speech_executor, self.clock).add_to(app)
         return app
 
     async def run(self, announcements: Announcements, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:
@@ -136,6 +165,9 @@ class Server:
             self.inference.start(loop)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.registry.run(), name="registry")
+                group.create_task(self.station.run(), name="station")
+                group.create_task(self.rooms.run(), name="rooms")
+                group.create_task(self.recordings.run(), name="recordings")
                 helpers = [
                     group.create_task(self.lag.run(self.clock), name="loop-lag"),
                     group.create_task(self.making.run(), name="making"),
@@ -144,11 +176,16 @@ class Server:
                 await loop.run_in_executor(self.avatar_executor, self.gallery.prepare, announcements.on_progress)
                 await self._warm()
                 helpers.append(group.create_task(self._guard(), name="watchdog"))
+                shows = await self._open_files()
                 announcements.on_ready(url_of(runner))
+                helpers += [group.create_task(show, name="show") for show in shows]
                 await stop.wait()
                 if hurry is not None:
                     await self._drain(hurry)
                 self.registry.close()
+                self.recordings.close()
+                self.rooms.close()
+                self.station.close()
                 for task in helpers:
                     task.cancel()
         finally:
@@ -156,8 +193,14 @@ class Server:
             self.inference.close()
             self.codecs.close()
             self.speech_executor.shutdown(wait=True, cancel_futures=True)
-            for executor in (self.avatar_executor, self.workshop_executor, self.film_executor):
+            executors = (self.avatar_executor, self.workshop_executor, self.film_executor, self.recording_executor)
+            for executor in executors:
                 executor.shutdown(wait=True, cancel_futures=True)
+
+    async def _open_files(self) -> list[Coroutine[Any, Any, None]]:
+        """Open the rooms and shows of the settings; what is returned plays the shows."""
+        voices = Voices(self.config.piper_folder)
+        return [await open_file(self.rooms, Path(name), voices, self.speech_executor) for name in self.config.open]
 
     async def _guard(self) -> None:
         """Replace the engine's thread when it is lost; sessions go on with anchor frames and sound meanwhile."""

@@ -83,6 +83,10 @@ class Channel(Generic[T]):
         self._changed.set()
         return self._items.popleft()
 
+    def peek(self) -> T | None:
+        """The oldest item, which stays; None where there is none."""
+        return self._items[0] if self._items else None
+
     def clear(self) -> int:
         """Drop everything queued; returns how many."""
         count = len(self._items)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from streamer.commands import avatars, bench, engines, models, render, soak
+from streamer.commands import avatars, bench, engines, models, render, show, soak
 
 app = typer.Typer(
     name="liveanchor",
@@ -20,6 +20,7 @@ app = typer.Typer(
 avatars.add_to(app)
 render.add_to(app)
 models.add_to(app)
+show.add_to(app)
 app.add_typer(engines.app, name="engines")
 app.add_typer(bench.app, name="bench")
 app.add_typer(soak.app, name="soak")
@@ -40,6 +41,7 @@ def serve(  # noqa: PLR0913 - one parameter a flag
     udp_ports: Annotated[str | None, typer.Option(help="UDP port range for media, such as 40000-40100.")] = None,
     canvas: Annotated[int | None, typer.Option(help="Largest side of the video, pixels.")] = None,
     sessions: Annotated[int | None, typer.Option(help="Most sessions at once.")] = None,
+    rooms: Annotated[list[Path] | None, typer.Option("--room", help="Open a room or a show of this file.")] = None,
     print_url: Annotated[bool, typer.Option("--print-url", help="Print the URL alone, when ready.")] = False,
 ) -> None:
     """Run the server and its demo page."""
@@ -57,6 +59,7 @@ def serve(  # noqa: PLR0913 - one parameter a flag
         "ice.udp_ports": serving.port_range(udp_ports) if udp_ports else None,
         "canvas_px": canvas,
         "limits.sessions": sessions,
+        "open": [str(path) for path in rooms] if rooms else None,
     }
     serving.run(settings.load(config, overrides), print_url=print_url)
 

@@ -76,3 +76,8 @@ def wall_clock_s() -> float:
 def cpu_ns() -> int:
     """CPU nanoseconds this process has used, all threads: for accounts and benches, where wall time means little."""
     return time.process_time_ns()
+
+
+def thread_cpu_ns() -> int:
+    """CPU nanoseconds this thread has used."""
+    return time.thread_time_ns()

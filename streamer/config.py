@@ -48,8 +48,24 @@ class TtsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A folder of Piper voices (NAME.onnx with NAME.onnx.json); where `piper` is installed the first is the voice."""
 
 
+class BroadcastConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """WHIP and WHEP."""
+
+    avatar: str = "ruby"
+    """Who speaks on a feed that is published without ?avatar=ID."""
+    push_to: tuple[str, ...] = ()
+    """What the addresses that feeds may be pushed to begin with, such as "rtmp://live.example/app/"; none: nowhere."""
+    require_if_match: bool = False
+    """Refuse trickle ICE without If-Match (428), as RFC 9725 asks; several clients in use do not send it."""
+
+
 class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions: int = 8
+    viewers: int = 200
+    """Of all feeds together."""
+    rooms: int = 4
+    recordings: int = 4
+    """At once, feeds that are pushed out among them."""
     connect_timeout_s: float = 15.0
     offers_per_s: float = 5.0
     """Of one address, after its first `offers_burst`."""
@@ -73,14 +89,18 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     avatars: str = "storage/cache/avatars"
     models: str = "storage/models"
     """Folder of weights, for engines that have some."""
+    recordings: str = "storage/recordings"
     canvas_px: int = 512
     playout_slack_ms: float = 25.0
     """Time kept between the last sound a frame needs and its release: jitter of the network and of rendering."""
     allowed_origins: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    """Files of rooms and shows that are opened at start; a show is played once."""
     ice: IceConfig = IceConfig()
     vad: VadConfig = VadConfig()
     barge_in: BargeInConfig = BargeInConfig()
     tts: TtsConfig = TtsConfig()
+    broadcast: BroadcastConfig = BroadcastConfig()
     limits: LimitsConfig = LimitsConfig()
 
     @property

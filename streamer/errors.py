@@ -31,6 +31,18 @@ class SignalingError(StreamerError):
         return self.reason
 
 
+class FeedUnavailable(SignalingError):
+    """A feed cannot be watched or published now. 404 unknown, 409 taken or nothing on it yet, 503 too many viewers."""
+
+    def __init__(self, reason: str, status: int, retry_after_s: int | None = None) -> None:
+        super().__init__(reason, status)
+        self.retry_after_s = retry_after_s
+
+
+class FloorError(SignalingError):
+    """A roundtable cannot do what is asked of it. `status` as with SignalingError."""
+
+
 class SessionLimit(StreamerError):
     """No slot is free."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engines.contract import EngineSpec
 from streamer import feed
@@ -28,10 +28,10 @@ from streamer.media import (
     SoundBlock,
     Source,
 )
+from streamer.outlet import Outlet
 from streamer.passage import Passage, Stages
 from streamer.pipeline import compose, ingest, interlude, lipsync, playout, vad, window
 from streamer.quality import QualityWatch
-from streamer.rtc.peer import Peer
 from streamer.speech_line import SpeechLine
 from streamer.telemetry.latency import LatencyRecord
 from streamer.telemetry.metrics import Metrics
@@ -45,7 +45,7 @@ QUIET_FRAMES = 6
 class SessionParts:
     """What a session is made of; the registry brings it together. Only the cast ever changes."""
 
-    peer: Peer
+    peer: Outlet
     cast: Cast
     source: Source
     spec: EngineSpec
@@ -54,6 +54,8 @@ class SessionParts:
     metrics: Metrics
     clock: Clock
     loop_lag_ms: Callable[[], float]
+    watchers: list[Callable[[Picture], None]] = field(default_factory=list)
+    """Called with every picture that is released; must only deposit."""
 
 
 class LiveLine:
@@ -161,6 +163,8 @@ class LiveLine:
 
     def _release(self, picture: Picture) -> None:
         self._parts.peer.show(picture)
+        for watcher in tuple(self._parts.watchers):
+            watcher(picture)
         self._feed.released = picture.index
         with_sound = picture.stamps.windowed_ns > 0
         if self._ear is not None:

@@ -8,22 +8,28 @@ import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from weakref import WeakSet
 
 from avatars.errors import AvatarError
 from engines.contract import EngineSpec
 from engines.errors import EngineError
-from streamer.casting import Casting
+from streamer.broadcast.feed import Feed
+from streamer.broadcast.station import Station
+from streamer.casting import Cast, Casting
 from streamer.clock import Clock
 from streamer.config import Config
 from streamer.errors import ServerDraining, SessionLimit, SessionNotFound, SignalingError, StreamerError
 from streamer.inference import Inference
 from streamer.live import SessionParts
-from streamer.media import Source
+from streamer.media import Picture, Source
+from streamer.outlet import Outlet
 from streamer.rtc.peer import Peer
 from streamer.rtc.settings import IceSettings, PeerSettings
 from streamer.rtc.threads import CodecThreads
 from streamer.session import Session
 from streamer.telemetry.metrics import Metrics
+
+Watchers = list[Callable[[Picture], None]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +41,10 @@ class Offer:
     source: Source
     canvas_px: int
     remote_is_local: bool
+    feed: str | None = None
+    """The name under which others may watch, where they may."""
+    gives: bool = True
+    """The visitor sees and hears; a WHIP publisher only speaks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +59,7 @@ class House:
     metrics: Metrics
     codecs: CodecThreads
     ice: IceSettings
+    station: Station
     loop_lag_ms: Callable[[], float]
 
 
@@ -63,6 +74,8 @@ class Registry:
     def __init__(self, house: House) -> None:
         self._house = house
         self._sessions: dict[str, Session] = {}
+        self._seated: WeakSet[Session] = WeakSet()
+        """Sessions of seats, which their rooms run."""
         self._opening = 0
         self._answering = asyncio.Lock()
         self._group: asyncio.TaskGroup | None = None
@@ -104,17 +117,17 @@ class Registry:
         self._opening += 1
         try:
             async with self._answering:
-                session, answer, hit = await self._answer(offer)
+                session, answer, hit, feed = await self._answer(offer)
         finally:
             self._opening -= 1
         self._sessions[session.id] = session
         self._count()
-        self._group.create_task(self._run(session), name=f"session-{session.id[:8]}")
+        self._group.create_task(self._run(session, feed), name=f"session-{session.id[:8]}")
         return session, answer, hit
 
     async def recast_all(self) -> None:
         """Bring every session's avatar on stage again; one that cannot be is left as it is."""
-        for session in self.list():
+        for session in (*self.list(), *self._seated):
             with suppress(StreamerError, AvatarError, EngineError):
                 await self.recast(session, session.avatar_id)
 
@@ -154,32 +167,52 @@ class Registry:
         self.draining = True
         self._closing.set()
 
-    async def _answer(self, offer: Offer) -> tuple[Session, str, bool]:
+    async def _answer(self, offer: Offer) -> tuple[Session, str, bool, Feed | None]:
         house = self._house
         cast, hit = await house.casting.cast(offer.avatar_id, offer.canvas_px)
-        settings = PeerSettings(size_px=cast.canvas.size_px, ice=house.ice, remote_is_local=offer.remote_is_local)
+        settings = PeerSettings(
+            size_px=cast.canvas.size_px, ice=house.ice, remote_is_local=offer.remote_is_local, gives=offer.gives
+        )
         peer = Peer(settings, house.clock, house.codecs)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(peer.close)
             answer = await peer.answer(offer.sdp)
+            feed = house.station.open(offer.feed, cast.canvas.size_px) if offer.feed is not None else None
             stack.pop_all()  # answered: from here on the session closes its peer
-        parts = SessionParts(
-            peer=peer,
+        parts = self._parts(peer, cast, offer.source, [feed.show] if feed is not None else [])
+        return Session(secrets.token_hex(16), offer.avatar_id, parts), answer, hit, feed
+
+    async def new_session(self, avatar_id: str, canvas_px: int, source: Source, outlet: Outlet) -> Session:
+        """A session for a seat of a roundtable; it takes no slot, and the caller runs it.
+
+        Raises AvatarError, EngineError.
+        """
+        cast, _ = await self._house.casting.cast(avatar_id, canvas_px)
+        session = Session(secrets.token_hex(16), avatar_id, self._parts(outlet, cast, source, []))
+        self._seated.add(session)
+        return session
+
+    def _parts(self, outlet: Outlet, cast: Cast, source: Source, watchers: Watchers) -> SessionParts:
+        house = self._house
+        return SessionParts(
+            peer=outlet,
             cast=cast,
-            source=offer.source,
+            source=source,
             spec=house.spec,
             config=house.config,
             inference=house.inference,
             metrics=house.metrics,
             clock=house.clock,
             loop_lag_ms=house.loop_lag_ms,
+            watchers=watchers,
         )
-        return Session(secrets.token_hex(16), offer.avatar_id, parts), answer, hit
 
-    async def _run(self, session: Session) -> None:
+    async def _run(self, session: Session, feed: Feed | None) -> None:
         try:
             await session.run()
         finally:
+            if feed is not None:
+                self._house.station.close_feed(feed)
             self._sessions.pop(session.id, None)
             self._count()
             # A connection is a knot of references that only the collector undoes: left to itself it comes after dozens.

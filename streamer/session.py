@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from enum import StrEnum
 
 from streamer.casting import Cast
@@ -12,9 +13,9 @@ from streamer.clock import NS_PER_MS, NS_PER_S
 from streamer.errors import SessionClosed, SpeechRejected, StreamerError
 from streamer.events import Event, EventLog
 from streamer.live import LiveLine, SessionParts, lookahead_chunks
-from streamer.media import CHUNK_SAMPLES, FRAME_SAMPLES, S16, SOUND_HZ, SoundBlock, Source
+from streamer.media import CHUNK_SAMPLES, FRAME_SAMPLES, S16, SOUND_HZ, Picture, SoundBlock, Source
+from streamer.outlet import Outlet
 from streamer.pipeline.interlude import Clip
-from streamer.rtc.peer import Peer
 from streamer.speech_line import SpeechLine
 from streamer.utterance import Utterance
 
@@ -54,13 +55,18 @@ class Session:
         self._line: LiveLine | None = None
 
     @property
-    def peer(self) -> Peer:
+    def peer(self) -> Outlet:
         return self._parts.peer
 
     @property
     def cast(self) -> Cast:
         """Who is on stage."""
         return self._parts.cast
+
+    @property
+    def watchers(self) -> list[Callable[[Picture], None]]:
+        """Called on the loop with every picture that is released; they must only deposit."""
+        return self._parts.watchers
 
     @property
     def speaking(self) -> bool:

@@ -17,6 +17,8 @@ _CSP = (
     "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; connect-src 'self'; "
     "style-src 'self'; script-src 'self'; worker-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'"
 )
+GUARDED = ("/api/", "/metrics", "/whep/", "/whip/")
+"""What needs the token, where there is one."""
 HEADERS = {
     "Content-Security-Policy": _CSP,
     "Permissions-Policy": "microphone=(self), camera=()",
@@ -37,7 +39,9 @@ def access(config: Config) -> Middleware:
             origin = request.headers.get("Origin")
             if origin is not None and origin in config.allowed_origins:
                 response.headers["Access-Control-Allow-Origin"] = origin
-                response.headers["Access-Control-Expose-Headers"] = "Location, Link, X-Cache-Hit, Retry-After"
+                response.headers["Access-Control-Expose-Headers"] = (
+                    "Location, Link, ETag, Accept-Patch, X-Cache-Hit, Retry-After"
+                )
                 response.headers["Vary"] = "Origin"
         return response
 
@@ -51,7 +55,7 @@ def _refuse(request: web.Request, config: Config) -> web.Response | None:
     origin = request.headers.get("Origin")
     if origin is not None and not _same_origin(origin, request) and origin not in config.allowed_origins:
         return problem(403, "this origin may not use this server; see allowed_origins")
-    if config.token is None or not request.path.startswith(("/api/", "/metrics")) or request.method == "OPTIONS":
+    if config.token is None or not request.path.startswith(GUARDED) or request.method == "OPTIONS":
         return None
     if hmac.compare_digest(_given(request), config.token.encode()):
         return None

@@ -95,7 +95,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         if status is None:
             logger.exception("http_error", extra={"route": _route(request)})
             return problem(500, "the server failed; its log says more")
-        headers = {"Retry-After": str(getattr(error, "retry_after_s", 5))} if status in (429, 503) else None
+        wait_s = getattr(error, "retry_after_s", None) or (5 if status in (429, 503) else None)
+        headers = {"Retry-After": str(wait_s)} if wait_s else None
         return problem(status, str(error), kind=f"urn:liveanchor:{type(error).__name__}", headers=headers)
 
 

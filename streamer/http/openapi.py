@@ -12,6 +12,8 @@ from streamer.http import wire
 _SESSION = {"name": "session", "in": "path", "required": True, "schema": {"type": "string"}}
 _JOB = {"name": "job", "in": "path", "required": True, "schema": {"type": "string"}}
 _AVATAR = {"name": "avatar", "in": "path", "required": True, "schema": {"type": "string"}}
+_FEED = {"name": "feed", "in": "path", "required": True, "schema": {"type": "string"}}
+_VIEWER = {"name": "viewer", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def _query(name: str, schema: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
@@ -52,11 +54,17 @@ OPERATIONS: tuple[Operation, ...] = (
             _query("avatar", {"type": "string"}, required=True),
             _query("source", {"enum": ["mirror", "agent", "none"], "default": "mirror"}),
             _query("canvas", {"type": "integer"}),
+            _query("feed", {"type": "string"}),
         ),
         body=(("application/sdp", None), (_JSON, wire.SdpOffer)),
         gives=(("application/sdp", None), (_JSON, wire.SdpAnswer)),
         problems=(400, 404, 413, 415, 429, 503),
     ),
+    Operation("get", "/api/feeds", "What can be watched.", gives=((_JSON, None),)),
+    Operation("post", "/whep/{feed}", "Watch a feed (WHEP).", status=201, parameters=(_FEED,), body=(("application/sdp", None),), gives=(("application/sdp", None),), problems=(400, 404, 406, 409, 415, 503)),
+    Operation("options", "/whep/{feed}", "What the endpoint takes, and the ICE servers.", parameters=(_FEED,)),
+    Operation("patch", "/whep/{feed}/{viewer}", "Trickle ICE candidates.", status=204, parameters=(_FEED, _VIEWER), body=(("application/trickle-ice-sdpfrag", None),), problems=(400, 404, 412, 415, 422, 428)),
+    Operation("delete", "/whep/{feed}/{viewer}", "Stop watching.", parameters=(_FEED, _VIEWER), problems=(404,)),
     Operation("get", "/api/sessions", "Sessions, ids shortened.", gives=((_JSON, None),)),
     Operation("get", "/api/sessions/{session}", "One session.", parameters=(_SESSION,), gives=((_JSON, wire.SessionView),), problems=(404,)),
     Operation("patch", "/api/sessions/{session}", "Trickle ICE candidates.", status=204, parameters=(_SESSION,), body=(("application/trickle-ice-sdpfrag", None),), problems=(400, 404, 413, 415)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 
 import msgspec
@@ -13,6 +12,7 @@ from streamer.clock import Clock
 from streamer.config import CANVAS_SIZES_PX, Config
 from streamer.errors import SignalingError, TooManyOffers
 from streamer.http.body import json_answer, read_body
+from streamer.http.resource import is_local
 from streamer.http.wire import SdpOffer, SessionView
 from streamer.media import Source
 from streamer.registry import Offer, Registry
@@ -94,7 +94,7 @@ class SessionRoutes:
         avatar_id = query.get("avatar")
         if not avatar_id:
             raise SignalingError("name an avatar: ?avatar=ID", 400)
-        return Offer(sdp, avatar_id, source, int(canvas), _is_local(request.remote))
+        return Offer(sdp, avatar_id, source, int(canvas), is_local(request.remote), query.get("feed"))
 
     async def _sdp(self, request: web.Request, *, as_json: bool) -> str:
         text = await self._text(request)
@@ -124,10 +124,3 @@ def view_of(session: Session, *, whole_id: bool) -> SessionView:
         speaking=session.speaking,
         queued_s=round(session.queued_s, 3),
     )
-
-
-def _is_local(remote: str | None) -> bool:
-    try:
-        return remote is not None and ipaddress.ip_address(remote).is_loopback
-    except ValueError:
-        return False

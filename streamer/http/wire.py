@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from streamer.roundtable.arrangement import Layout
+from streamer.roundtable.floor import FloorMode
+
 
 class SdpOffer(msgspec.Struct, frozen=True):
     """A WebRTC offer as JSON."""
@@ -34,6 +37,99 @@ class SessionView(msgspec.Struct, frozen=True):
     speaking: bool
     queued_s: float
     """Speech that waits or is being heard."""
+
+
+class FeedView(msgspec.Struct, frozen=True):
+    """A feed that can be watched."""
+
+    feed: str
+    live: bool
+    width: int
+    height: int
+    viewers: int
+    rungs: int
+    """Encoders at work, however many watch."""
+    encoder_calls: int
+
+
+class LayoutChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another layout of a room. `featured`: who stays in its focus; nobody: who speaks."""
+
+    layout: Layout
+    featured: tuple[str, ...] = ()
+
+
+class FloorChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another way to decide who may speak."""
+
+    mode: FloorMode
+
+
+class SeatView(msgspec.Struct, frozen=True):
+    """A seat of a room."""
+
+    seat: str
+    avatar: str
+    name: str
+    role: str
+    source: str
+    occupied: bool
+    heard: bool
+    """What it says is heard: it has the floor and is not muted."""
+    muted: bool
+    granted: bool
+    hand: bool
+    speaking: bool
+    level: float
+    """RMS, full scale 1; heard or not."""
+    gain_db: float
+    queued_s: float
+    repeated: int
+    """Frames for which its picture came too late."""
+
+
+class RoomView(msgspec.Struct, frozen=True):
+    """A room as it is now."""
+
+    room: str
+    title: str
+    width: int
+    height: int
+    layout: Layout
+    featured: tuple[str, ...]
+    floor: FloorMode
+    hands: tuple[str, ...]
+    turns: tuple[str, ...]
+    active: str | None
+    """Who is heard now."""
+    viewers: int
+    frames: int
+    lay_ms: float
+    """CPU milliseconds a frame takes to draw and mix, on average."""
+    seats: tuple[SeatView, ...]
+
+
+class RecordingView(msgspec.Struct, frozen=True):
+    """A recording, or a feed pushed out."""
+
+    recording: str
+    source: str
+    file: str
+    state: str
+    """recording, finished or failed."""
+    error: str | None
+    seconds: float
+    missing: int
+    """Frames that never came."""
+    given_up: int
+    """Frames whose sound alone was written: the machine was too busy for the picture."""
+
+
+class PushOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a feed is pushed to."""
+
+    feed: str
+    url: str
 
 
 class SpeechAccepted(msgspec.Struct, frozen=True):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 from streamer.clock import NS_PER_S, Clock
 from streamer.errors import SignalingError
 from streamer.rtc.aiortc_hooks import Feedback
-from streamer.rtc.bitrate import Steering
+from streamer.rtc.bitrate import ResendBudget
 from streamer.rtc.reports import ReportClock
 
 SILENCE_NS = 15 * NS_PER_S // 2
@@ -67,11 +68,44 @@ class Link:
         self.gone.set()
 
 
+class RateListener(Protocol):
+    """Hears how a stream arrives and says what it may take."""
+
+    @property
+    def target_bps(self) -> int: ...
+
+    def note_report(self, loss: float, rtt_ms: float | None, now_ns: int) -> None: ...
+
+    def note_hint(self, bitrate_bps: int, now_ns: int) -> None: ...
+
+
+class PictureRequests(Protocol):
+    """Hears that a peer needs a whole picture."""
+
+    @property
+    def requests(self) -> int: ...
+
+    def request(self) -> None: ...
+
+
+class Steers(Protocol):
+    """What feedback about a video stream moves; `bitrate.Steering` for a stream of its own encoder."""
+
+    @property
+    def bitrate(self) -> RateListener: ...
+
+    @property
+    def keyframes(self) -> PictureRequests: ...
+
+    @property
+    def resends(self) -> ResendBudget: ...
+
+
 class SenderFeedback:
     """What the peer says about one of our streams. Video feedback also steers: loss and estimates the bitrate, a lost
     picture the next keyframe."""
 
-    def __init__(self, link: Link, reports: ReportClock, clock: Clock, steering: Steering | None = None) -> None:
+    def __init__(self, link: Link, reports: ReportClock, clock: Clock, steering: Steers | None = None) -> None:
         self._link = link
         self._reports = reports
         self._clock = clock

@@ -51,11 +51,13 @@ def prepare(
     lines: dict[str, RTCRtpTransceiver | None] = {}
     for kind in ("audio", "video"):
         line = offer.first(kind)
-        if line is None:
+        takes = settings.takes and kind == "audio"
+        if line is None or not (settings.gives or takes):
             lines[kind] = None
             continue
         # Video is only sent: answering "sendonly" spares a peer the uplink for a camera that nobody would watch.
-        transceiver = connection.addTransceiver(tracks[kind], "sendrecv" if kind == "audio" else "sendonly")
+        direction = "sendrecv" if settings.gives and takes else "sendonly" if settings.gives else "recvonly"
+        transceiver = connection.addTransceiver(tracks[kind] if settings.gives else kind, direction)
         transceiver.setCodecPreferences(_preferences(line, settings))
         lines[kind] = transceiver
     return Lines(lines["audio"], lines["video"])

@@ -76,16 +76,7 @@ class Outbound:
 
     def anchored(self, sender: RTCRtpSender) -> ReportClock:
         """Put a sender's reports on the media clock."""
-        track, rate_hz = (self.video, VIDEO_CLOCK_HZ) if sender.kind == "video" else (self.audio, SOUND_HZ)
-        reports = ReportClock(self._media, rate_hz)
-
-        def report() -> tuple[int, int] | None:
-            if track.waiting and track.last_pts is not None:
-                reports.learn(hooks.last_timestamp(sender), track.last_pts)
-            return reports.report(self._clock.now_ns())
-
-        hooks.anchor_reports(sender, report)
-        return reports
+        return anchor(sender, self.video if sender.kind == "video" else self.audio, self._media, self._clock)
 
     async def run(self) -> None:
         """Encode until stopped. Raises PipelineStalled if the video encoder refuses a whole second."""
@@ -189,3 +180,16 @@ class Outbound:
         picture.stamps.sound_sent_ns = self._sounds_left.get(index, 0)
         if self.on_sent is not None and picture.stamps.sent_ns:
             self.on_sent(picture)
+
+
+def anchor(sender: RTCRtpSender, track: PacketTrack, media: MediaClock, clock: Clock) -> ReportClock:
+    """Let a sender, which sends `track`, report by a media clock."""
+    reports = ReportClock(media, VIDEO_CLOCK_HZ if sender.kind == "video" else SOUND_HZ)
+
+    def report() -> tuple[int, int] | None:
+        if track.waiting and track.last_pts is not None:
+            reports.learn(hooks.last_timestamp(sender), track.last_pts)
+        return reports.report(clock.now_ns())
+
+    hooks.anchor_reports(sender, report)
+    return reports

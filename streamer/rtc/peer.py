@@ -20,6 +20,7 @@ from streamer.rtc.encoder import fits_h264
 from streamer.rtc.link import Link, SenderFeedback
 from streamer.rtc.offer import MAX_CANDIDATES, Offer, read_offer
 from streamer.rtc.outbound import Outbound
+from streamer.rtc.sending import SendingHalf
 from streamer.rtc.settings import PeerSettings, PeerStats
 from streamer.rtc.sound_in import SoundIn
 from streamer.rtc.threads import CodecThreads
@@ -30,11 +31,14 @@ logger = logging.getLogger(__name__)
 class Peer:
     """Use: `answer` once, then `run` until it returns; `close` always. All calls on one event loop."""
 
-    def __init__(self, settings: PeerSettings, clock: Clock, codecs: CodecThreads) -> None:
+    def __init__(
+        self, settings: PeerSettings, clock: Clock, codecs: CodecThreads, sending: SendingHalf | None = None
+    ) -> None:
+        """`sending` replaces encoders of the peer's own, for example by the packets of a feed."""
         self._settings = settings
         self._clock = clock
         self._link = Link(clock)
-        self._outbound = Outbound(settings.size_px, clock, codecs)
+        self._outbound: SendingHalf = sending if sending is not None else Outbound(settings.size_px, clock, codecs)
         self._sound_in = SoundIn(clock, codecs.sound, self._on_abuse)
         self._data = DataChannels(self._link.note_alive, self._on_abuse)
         self._connection: RTCPeerConnection | None = None

@@ -39,6 +39,10 @@ class PeerSettings:
     remote_is_local: bool = False
     """The peer's signalling came from this machine: offer loopback addresses too."""
     ice: IceSettings = field(default_factory=IceSettings)
+    gives: bool = True
+    """Pictures and sound go out to the peer."""
+    takes: bool = True
+    """The peer's sound is taken."""
     prefer: tuple[str, ...] = ()
     """Video codecs in the order wanted ("VP8", "H264"); empty: the offer's own order."""
 

@@ -101,6 +101,8 @@ class Visit:
     """The microphone, whole frames long, begins again at its end; what was sent is told to `on_spoken` only."""
     decodes: bool = True
     """Pictures are decoded; otherwise their packets are counted and never asked for again."""
+    watches: bool = True
+    """False: a publisher, who only speaks."""
 
 
 @dataclass(slots=True)
@@ -133,7 +135,8 @@ class Visitor:
         self._microphone = PacketTrack("audio", 8, self._on_left)
         self._said: list[bytes] = []
         self._sound_in = SoundIn(clock, self._executor, self.gone.set)
-        self._video = self._add_lines()
+        self._audio = self._add_sound()
+        self._video = self._add_video() if visit.watches else None
 
     @property
     def inbound_stats(self) -> InboundStats:
@@ -151,7 +154,7 @@ class Visitor:
         answer = await signal(self._connection.localDescription.sdp)
         await self._connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
         if self._visit.lose_uplink is not None:
-            hooks.filter_sent(self._video.receiver.transport, self._keep)
+            hooks.filter_sent(self._audio.receiver.transport, self._keep)
         return answer
 
     async def run(self) -> None:
@@ -159,7 +162,7 @@ class Visitor:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._speak(), name="visitor-speak"),
-                group.create_task(self._watch(self._video.receiver.track), name="visitor-watch"),
+                group.create_task(self._watch(), name="visitor-watch"),
                 group.create_task(self._sound_in.run(), name="visitor-decode"),
                 group.create_task(self._listen(), name="visitor-listen"),
             ]
@@ -174,8 +177,8 @@ class Visitor:
 
     def abandon(self) -> None:
         """Stop answering without a word, as a peer does whose machine loses power."""
-        hooks.filter_sent(self._video.receiver.transport, lambda _: False)
-        hooks.deafen(hooks.connection(self._video.receiver.transport.transport))
+        hooks.filter_sent(self._audio.receiver.transport, lambda _: False)
+        hooks.deafen(hooks.connection(self._audio.receiver.transport.transport))
 
     async def close(self) -> None:
         self.gone.set()
@@ -185,7 +188,7 @@ class Visitor:
         await self._connection.close()
         self._executor.shutdown(wait=True)
 
-    def _add_lines(self) -> RTCRtpTransceiver:
+    def _add_sound(self) -> RTCRtpTransceiver:
         audio: RTCRtpTransceiver
         if self._visit.microphone is not None:
             audio = self._connection.addTransceiver(self._microphone, "sendrecv")
@@ -193,7 +196,10 @@ class Visitor:
             audio = self._connection.addTransceiver("audio", "recvonly")
         hooks.divert_rtp(audio.receiver, self._on_sound_packet)
         self._tap_reports(audio.receiver, "audio")
-        video = self._connection.addTransceiver("video", "recvonly")
+        return audio
+
+    def _add_video(self) -> RTCRtpTransceiver:
+        video: RTCRtpTransceiver = self._connection.addTransceiver("video", "recvonly")
         if self._visit.decodes:
             hooks.show_at_marker(video.receiver)
             hooks.tap_rtp(video.receiver, partial(self._note_rtp, "video"))
@@ -229,7 +235,10 @@ class Visitor:
             self._microphone.packets.put_nowait(packet)
             number += 1
 
-    async def _watch(self, track: MediaStreamTrack) -> None:
+    async def _watch(self) -> None:
+        track: MediaStreamTrack | None = self._video.receiver.track if self._video is not None else None
+        if track is None:
+            return
         first_pts: int | None = None
         while True:
             try:

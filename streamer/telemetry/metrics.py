@@ -8,6 +8,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from streamer.media import PictureKind
+from streamer.telemetry.threads import thread_cpu_s
 
 _LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
 
@@ -63,6 +64,12 @@ class Metrics:
             "avatar_event_loop_lag_seconds", "How late the event loop wakes.",
             buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0), registry=r,
         )  # fmt: skip
+        self.feed_viewers = Gauge("avatar_feed_viewers", "Viewers of all feeds.", registry=r)
+        self.feed_encoder_calls = Gauge(
+            "avatar_feed_encoder_calls", "Pictures that feeds which are on have encoded.", registry=r
+        )
+        self.feed_keyframes = Gauge("avatar_feed_keyframes", "Whole pictures among them.", registry=r)
+        self.thread_cpu = Gauge("avatar_thread_cpu_seconds", "CPU time by thread.", ["thread"], registry=r)
         self.offers_rejected = Counter("avatar_offers_rejected", "Offers refused, by reason.", ["reason"], registry=r)
         self.rtp_packets_lost = Counter("avatar_rtp_packets_lost", "Microphone packets that never came.", registry=r)
         for kind in PictureKind:
@@ -85,6 +92,8 @@ class Metrics:
 
     def text(self) -> bytes:
         """The exposition format."""
+        for name, seconds in thread_cpu_s().items():
+            self.thread_cpu.labels(thread=name).set(seconds)
         return generate_latest(self.registry)
 
 

@@ -39,7 +39,13 @@ class Markup(HTMLParser):
         self.ids += [given["id"]] if "id" in given else []
 
 
-PAGES = {"index.html": (WEB.parent, "page"), "avatars.html": (WEB, "avatars")}
+PAGES = {
+    "index.html": (WEB.parent, "page"),
+    "avatars.html": (WEB, "avatars"),
+    "watch.html": (WEB, "watch"),
+    "join.html": (WEB, "join"),
+    "control.html": (WEB, "control"),
+}
 """Each page with the folder its addresses start from, and what its scripts are called."""
 
 
