@@ -8,11 +8,16 @@ from typing import Any
 import msgspec
 
 from streamer.http import wire
+from streamer.roundtable.description import RoomDescription
 
 _SESSION = {"name": "session", "in": "path", "required": True, "schema": {"type": "string"}}
 _JOB = {"name": "job", "in": "path", "required": True, "schema": {"type": "string"}}
 _AVATAR = {"name": "avatar", "in": "path", "required": True, "schema": {"type": "string"}}
 _FEED = {"name": "feed", "in": "path", "required": True, "schema": {"type": "string"}}
+_ROOM = {"name": "room", "in": "path", "required": True, "schema": {"type": "string"}}
+_SEAT = {"name": "seat", "in": "path", "required": True, "schema": {"type": "string"}}
+_ACTION = {"name": "action", "in": "path", "required": True, "schema": {"type": "string"}}
+_RECORDING = {"name": "recording", "in": "path", "required": True, "schema": {"type": "string"}}
 _VIEWER = {"name": "viewer", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
@@ -65,6 +70,25 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("options", "/whep/{feed}", "What the endpoint takes, and the ICE servers.", parameters=(_FEED,)),
     Operation("patch", "/whep/{feed}/{viewer}", "Trickle ICE candidates.", status=204, parameters=(_FEED, _VIEWER), body=(("application/trickle-ice-sdpfrag", None),), problems=(400, 404, 412, 415, 422, 428)),
     Operation("delete", "/whep/{feed}/{viewer}", "Stop watching.", parameters=(_FEED, _VIEWER), problems=(404,)),
+    Operation("post", "/whip/{feed}", "Publish a voice (WHIP).", status=201, parameters=(_FEED, _query("avatar", {"type": "string"}), _query("canvas", {"type": "integer"})), body=(("application/sdp", None),), gives=(("application/sdp", None),), problems=(400, 404, 406, 409, 415, 503)),
+    Operation("options", "/whip/{feed}", "What the endpoint takes, and the ICE servers.", parameters=(_FEED,)),
+    Operation("patch", "/whip/{feed}/{session}", "Trickle ICE candidates.", status=204, parameters=(_FEED, _SESSION), body=(("application/trickle-ice-sdpfrag", None),), problems=(400, 404, 412, 415, 422, 428)),
+    Operation("delete", "/whip/{feed}/{session}", "Stop publishing.", parameters=(_FEED, _SESSION), problems=(404,)),
+    Operation("get", "/api/rooms", "Rooms.", gives=((_JSON, None),)),
+    Operation("post", "/api/rooms", "Open a room of a description; see docs/roundtable.md.", status=201, parameters=(_query("room", {"type": "string"}, required=True),), body=((_JSON, RoomDescription),), gives=((_JSON, wire.RoomView),), problems=(400, 404, 409, 413, 503)),
+    Operation("get", "/api/rooms/{room}", "A room as it is now.", parameters=(_ROOM,), gives=((_JSON, wire.RoomView),), problems=(404,)),
+    Operation("delete", "/api/rooms/{room}", "End a room.", status=204, parameters=(_ROOM,), problems=(404,)),
+    Operation("get", "/api/rooms/{room}/events", "Its state five times a second, as Server-Sent Events.", parameters=(_ROOM,), gives=(("text/event-stream", None),), problems=(404,)),
+    Operation("post", "/api/rooms/{room}/layout", "Another layout.", parameters=(_ROOM,), body=((_JSON, wire.LayoutChange),), gives=((_JSON, wire.RoomView),), problems=(400, 404)),
+    Operation("post", "/api/rooms/{room}/floor", "Another way to decide who speaks.", parameters=(_ROOM,), body=((_JSON, wire.FloorChange),), gives=((_JSON, wire.RoomView),), problems=(400, 404)),
+    Operation("post", "/api/rooms/{room}/seats/{seat}/{action}", "hand, lower, grant, revoke, mute, unmute, interrupt or gain?db=.", parameters=(_ROOM, _SEAT, _ACTION), gives=((_JSON, wire.SeatView),), problems=(400, 404)),
+    Operation("post", "/api/rooms/{room}/seats/{seat}/speech", "Let a seat speak, now or in its turn.", status=202, parameters=(_ROOM, _SEAT), body=(("audio/wav", None), ("audio/ogg", None), ("text/plain", None)), gives=((_JSON, None),), problems=(400, 404, 409, 413, 415, 501)),
+    Operation("post", "/api/rooms/{room}/seats/{seat}/join", "Sit down with a microphone.", status=201, parameters=(_ROOM, _SEAT), body=(("application/sdp", None),), gives=(("application/sdp", None),), problems=(400, 404, 409, 415)),
+    Operation("get", "/api/recordings", "Recordings, and feeds pushed out.", gives=((_JSON, None),)),
+    Operation("post", "/api/recordings", "Record a feed or a session.", status=201, parameters=(_query("feed", {"type": "string"}), _query("session", {"type": "string"}), _query("format", {"enum": ["mp4", "webm"], "default": "mp4"}), _query("badge", {"type": "string"})), gives=((_JSON, wire.RecordingView),), problems=(400, 404, 503)),
+    Operation("delete", "/api/recordings/{recording}", "Stop; the file stays.", status=202, parameters=(_RECORDING,), gives=((_JSON, wire.RecordingView),), problems=(404,)),
+    Operation("get", "/api/recordings/{recording}/file", "The film.", parameters=(_RECORDING,), gives=(("video/mp4", None), ("video/webm", None)), problems=(404,)),
+    Operation("post", "/api/pushes", "Push a feed to an RTMP server.", status=201, body=((_JSON, wire.PushOrder),), gives=((_JSON, wire.RecordingView),), problems=(400, 403, 404, 503)),
     Operation("get", "/api/sessions", "Sessions, ids shortened.", gives=((_JSON, None),)),
     Operation("get", "/api/sessions/{session}", "One session.", parameters=(_SESSION,), gives=((_JSON, wire.SessionView),), problems=(404,)),
     Operation("patch", "/api/sessions/{session}", "Trickle ICE candidates.", status=204, parameters=(_SESSION,), body=(("application/trickle-ice-sdpfrag", None),), problems=(400, 404, 413, 415)),

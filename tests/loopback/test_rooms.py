@@ -145,7 +145,7 @@ async def test_participants_hear_each_other_and_not_themselves(house, opened):
     for name, pitch in hz.items():
         t = np.arange(48_000 * 40) / 48_000
         microphone = (7000 * np.sin(2 * np.pi * pitch * t)).astype(np.int16)
-        visitors[name] = Visitor(Visit(microphone, on_sound=blocks[name].append), MonotonicClock())
+        visitors[name] = Visitor(Visit(microphone, decodes=False, on_sound=blocks[name].append), CLOCK)
         await visitors[name].connect(over_http(http, f"/api/rooms/desk/seats/{name}/join"))
     async with http.post(
         "/api/rooms/desk/seats/ada/join", data="v=0", headers={"Content-Type": "application/sdp"}
