@@ -17,6 +17,8 @@ from streamer.session import Session
 
 BEAT_S = 15.0
 """A stream without events says something this often, so that nobody between takes it for dead."""
+WRITE_WITHIN_S = 20.0
+"""A reader who takes nothing for so long after its buffers are full is hung up on."""
 
 
 class ConversationRoutes:
@@ -46,9 +48,15 @@ class ConversationRoutes:
                     async with asyncio.timeout(BEAT_S):
                         event = await reader.get()
                 except TimeoutError:
-                    await response.write(b": still here\n\n")
-                    continue
-                await response.write(b"id: %d\ndata: %b\n\n" % (event["seq"], msgspec.json.encode(event)))
+                    line = b": still here\n\n"
+                else:
+                    line = b"id: %d\ndata: %b\n\n" % (event["seq"], msgspec.json.encode(event))
+                async with asyncio.timeout(WRITE_WITHIN_S):
+                    await response.write(line)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            return response
         except (ChannelClosed, ClientConnectionResetError, ConnectionResetError):
             return response
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Literal
@@ -20,6 +21,8 @@ from streamer.utterance import Utterance
 PROTOCOL = "liveanchor"
 AHEAD_S = 60.0
 """So much speech may wait in a session before its sockets are read no further."""
+WRITE_WITHIN_S = 20.0
+"""A program that takes nothing for so long after its buffers are full is hung up on."""
 
 
 class Start(msgspec.Struct, tag_field="type", tag="start", frozen=True):
@@ -65,8 +68,12 @@ Request = Start | End | Interrupt
 class SpeechSocket:
     """`run` until either side ends."""
 
-    def __init__(self, socket: web.WebSocketResponse, session: Session, executor: Executor) -> None:
+    def __init__(
+        self, socket: web.WebSocketResponse, session: Session, executor: Executor, abort: Callable[[], None]
+    ) -> None:
+        """abort: cuts the connection without a word."""
         self._socket = socket
+        self._abort = abort
         self._session = session
         self._executor = executor
         self._utterance: Utterance | None = None
@@ -81,6 +88,8 @@ class SpeechSocket:
                 telling.cancel()
         except* (ClientConnectionResetError, ConnectionResetError):
             pass
+        except* TimeoutError:
+            self._abort()
         except* (SpeechRejected, SessionClosed, msgspec.DecodeError, UnicodeDecodeError) as refused:
             with suppress(ClientConnectionResetError, ConnectionResetError):
                 await self._send(Refused(str(refused.exceptions[0])))
@@ -149,4 +158,5 @@ class SpeechSocket:
             await self._send(Credit(utterance.speech_id, round(until_s, 2)))
 
     async def _send(self, value: object) -> None:
-        await self._socket.send_str(msgspec.json.encode(value).decode())
+        async with asyncio.timeout(WRITE_WITHIN_S):
+            await self._socket.send_str(msgspec.json.encode(value).decode())

@@ -64,7 +64,9 @@ class SpeechRoutes:
         if not socket.can_prepare(request):
             raise web.HTTPUpgradeRequired(text="open this path as a WebSocket, or POST a sound to it")
         await socket.prepare(request)
-        await SpeechSocket(socket, session, self._executor).run()
+        transport = request.transport
+        if transport is not None:
+            await SpeechSocket(socket, session, self._executor, transport.abort).run()
         return socket
 
     async def _say(self, session: Session, body: bytes, voice: str | None, asked: int) -> Utterance:
