@@ -21,7 +21,7 @@ NEAR_SHARE = 0.5
 """Part of a chunk's power that neither echo nor noise explains, from which on it is somebody near."""
 PITCHED = 0.6
 """Least self-similarity at the pitch of a voice: a cough has none."""
-LEARNING_CHUNKS = 50
+LEARNING_CHUNKS = 90
 """So long the way of the echo is unknown, once a session: whatever is heard then may be our own."""
 _LAGS = slice(40, 230)
 """70 to 400 Hz at 16 kHz."""
