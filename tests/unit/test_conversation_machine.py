@@ -188,10 +188,11 @@ class Conversation(RuleBasedStateMachine):
         self.loop.close()
 
 
-def test_events_tell_one_straight_story_whatever_happens(virtual_call):
+@pytest.mark.parametrize("stories", [40, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
+def test_events_tell_one_straight_story_whatever_happens(virtual_call, stories):
     Conversation.open_virtual_call = staticmethod(virtual_call)
     run = Conversation.TestCase()
     run.settings = settings(
-        max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=stories, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
     )
     run.runTest()
