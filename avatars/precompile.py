@@ -138,6 +138,8 @@ class Makers:
 
     latents: LatentEncoder | None = None
     parser: FaceParser | None = None
+    official_margin: bool = False
+    """The network was trained on face boxes with MuseTalk's own margin under the chin."""
     idle: IdleAnimator | None = None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
@@ -18,6 +18,9 @@ from avatars.bundled import bundled_portraits
 from avatars.errors import AvatarError, AvatarIdInvalid, PacketMissing, PacketUnwritable
 from avatars.packet import AvatarPacket
 from avatars.reader import Inspected, open_packet, read_info
+
+if TYPE_CHECKING:
+    from avatars.precompile import Makers
 
 THUMBNAIL_PX = 256
 _TITLE_CHARACTERS = 80
@@ -137,11 +140,14 @@ class AvatarStore:
         except OSError as error:
             raise PacketUnwritable(avatar_id, error.strerror or str(error)) from error
 
-    def ensure_bundled(self, progress: Callable[[str, float], None]) -> None:
-        """Prepare the portraits that come with the program where they are missing; `progress` gets id and 0..1."""
+    def ensure_bundled(self, progress: Callable[[str, float], None], makers: Makers | None = None) -> None:
+        """Prepare the portraits that come with the program where they are missing; `progress` gets id and 0..1.
+
+        makers: what an engine needs in its packets.
+        """
         from avatars.workshop import Workshop  # as above
 
-        workshop = Workshop(self)
+        workshop = Workshop(self, makers=makers)
         for portrait in bundled_portraits():
             progress(portrait.id, 0.0)
             workshop.make(portrait.path, portrait.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,8 @@ class Workshop:
     ) -> Made:
         """Make the packet of a source file unless it is up to date. Raises AvatarError."""
         recipe = recipe or Recipe()
+        if self._makers.official_margin:
+            recipe = replace(recipe, face=replace(recipe.face, official_margin=True))
         made_from = self._made_from(source, recipe)
         if not recipe.again:
             known = self._up_to_date(avatar_id, made_from)
@@ -164,12 +166,23 @@ class Workshop:
     def _up_to_date(self, avatar_id: str, made_from: dict[str, Any]) -> dict[str, Any] | None:
         try:
             info = self._store.info(avatar_id)
-            if info.get("made_from") != made_from:
+            if not _covers(info.get("made_from"), made_from):
                 return None
             self._store.open(avatar_id)
         except AvatarError:
             return None
         return info
+
+
+def _covers(known: object, wanted: dict[str, Any]) -> bool:
+    """A packet made for an engine that needs latents serves one that needs none."""
+    if not isinstance(known, dict):
+        return False
+    face = known.get("face")
+    if wanted["latent_encoder"] is None and known.get("latent_encoder") is not None and isinstance(face, dict):
+        framed = wanted["face"] | {"official_margin": face.get("official_margin")}
+        wanted = wanted | {"face": framed, "latent_encoder": known["latent_encoder"], "parser": known.get("parser")}
+    return known == wanted
 
 
 def _sha256(source: Path) -> str:

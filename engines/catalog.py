@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from avatars.precompile import Makers
 from engines.contract import LipSyncEngine
 from engines.errors import EngineUnavailable
 
@@ -32,8 +33,28 @@ def _liveportrait(**options: Any) -> LipSyncEngine:
     return open_engine(**{"models": MODELS, **options})
 
 
-_MAKERS: dict[str, Callable[..., LipSyncEngine]] = {"warp": _warp, "liveportrait": _liveportrait}
-WEIGHTED = frozenset({"liveportrait"})
+def _contract_net(**options: Any) -> LipSyncEngine:
+    from engines.contract_net.engine import ContractEngine
+
+    return ContractEngine(**options)
+
+
+def _musetalk(**options: Any) -> LipSyncEngine:
+    try:
+        from engines.musetalk.opening import open_engine
+    except ImportError as error:
+        remedy = "Install the extra: pip install 'liveanchor[musetalk]'."
+        raise EngineUnavailable("musetalk", f"it needs {error.name}", remedy) from error
+    return open_engine(**{"models": MODELS, **options})
+
+
+_MAKERS: dict[str, Callable[..., LipSyncEngine]] = {
+    "warp": _warp,
+    "liveportrait": _liveportrait,
+    "contract_net": _contract_net,
+    "musetalk": _musetalk,
+}
+WEIGHTED = frozenset({"liveportrait", "musetalk"})
 """Engines that take `models`, the folder of weights."""
 NO_LATENTS = frozenset({"warp", "liveportrait"})
 """Engines that are content with a packet without latents."""
@@ -69,6 +90,18 @@ def idle_animator(name: str, **options: Any) -> IdleAnimator:
     return open_animator(Weights(**{"models": MODELS, **of_weights}), **options)
 
 
-def serving(name: str, models: Path) -> LipSyncEngine:
-    """The engine for a server whose weights lie in `models`. Raises EngineUnavailable."""
-    return create(name, models=models) if name in WEIGHTED else create(name)
+def makers(engine: LipSyncEngine) -> Makers | None:
+    """What an engine brings to precompilation; None where it needs nothing of its own in packets."""
+    found = getattr(engine, "makers", None)
+    made = found() if callable(found) else None
+    return made if isinstance(made, Makers) else None
+
+
+def serving(name: str, models: Path, options: Mapping[str, Any] | None = None) -> LipSyncEngine:
+    """The engine for a server whose weights lie in `models`, with its own options. Raises EngineUnavailable."""
+    given = {"models": models} if name in WEIGHTED else {}
+    try:
+        return create(name, **given, **(options or {}))
+    except TypeError as error:
+        reason = f"it does not take these options ({error})"
+        raise EngineUnavailable(name, reason, "See its page in the documents.") from error

@@ -51,6 +51,8 @@ class EngineSpec:
     """The `latent_encoder` of packets it accepts; None: it needs no latents."""
     tensors: tuple[TensorContract, ...] = ()
     fps: int = FPS
+    shows_faces: bool = True
+    """False: its patches are a bench's signals, not to be compared with the avatar's own face."""
 
     @property
     def window_samples(self) -> int:

@@ -21,7 +21,24 @@ def _joyvasa() -> tuple[StageContract, ...]:
     return PUBLISHED
 
 
-_SOURCES: dict[str, Callable[[], tuple[StageContract, ...]]] = {"liveportrait": _liveportrait, "joyvasa": _joyvasa}
+def _contract_net() -> tuple[StageContract, ...]:
+    from engines.contract_net.contracts import CONTRACTS
+
+    return CONTRACTS
+
+
+def _musetalk() -> tuple[StageContract, ...]:
+    from engines.musetalk.stages import CONTRACTS
+
+    return CONTRACTS
+
+
+_SOURCES: dict[str, Callable[[], tuple[StageContract, ...]]] = {
+    "liveportrait": _liveportrait,
+    "joyvasa": _joyvasa,
+    "musetalk": _musetalk,
+    "contract_net": _contract_net,
+}
 
 
 def names() -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class Server:
         """make_engine: a bench may bring an engine of its own; None: the one that `config` names."""
         aiortc_hooks.check()
         self.config = config
-        self._make_engine = make_engine or partial(catalog.serving, config.engine, config.models_dir)
+        self._make_engine = make_engine or partial(open_engine, config)
         self.clock = MonotonicClock()
         self.avatar_executor = ThreadPoolExecutor(1, "avatars")
         self.codecs = CodecThreads()
@@ -91,7 +91,9 @@ class Server:
         self.workshop_executor = ThreadPoolExecutor(1, "workshop")
         self.film_executor = ThreadPoolExecutor(1, "films")
         self.ended_jobs: Channel[MakingJob] = Channel("ended-jobs", 64, WhenFull.DROP_OLDEST)
-        self.making = Making(self.store, self.workshop_executor, self.ended_jobs.put_nowait)
+        self.making = Making(
+            self.store, self.workshop_executor, self.ended_jobs.put_nowait, catalog.makers(self.engine)
+        )
         self.gallery = Gallery(self.store, self.making)
         self.casting = Casting(self.pool, self.engine, self.avatar_executor)
         ice = ice_settings(config)
@@ -267,6 +269,11 @@ class Server:
             if not self.inference.alive:
                 raise StreamerError("the engine could not be warmed up; the log says why")
             await self.clock.sleep_until(self.clock.now_ns() + 20 * NS_PER_MS)
+
+
+def open_engine(config: Config) -> LipSyncEngine:
+    """The configured engine. Raises EngineUnavailable."""
+    return catalog.serving(config.engine, config.models_dir, config.engine_options)
 
 
 def ice_settings(config: Config) -> IceSettings:

@@ -88,6 +88,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: str = "warp"
     avatars: str = "storage/cache/avatars"
     models: str = "storage/models"
+    engine_options: dict[str, Any] = {}
+    """What the engine itself takes: backend, precision and the like; see its page."""
     """Folder of weights, for engines that have some."""
     recordings: str = "storage/recordings"
     canvas_px: int = 512

@@ -36,7 +36,7 @@ class Gallery:
             on_progress(avatar_id, done)
 
         try:
-            self._store.ensure_bundled(note)
+            self._store.ensure_bundled(note, self._making.makers)
         except AvatarError as error:
             with self._lock:
                 self._failed |= dict.fromkeys(self._progress, str(error))

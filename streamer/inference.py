@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from avatars.packet import AvatarPacket
 from engines.contract import FaceJob, FaceOverlay, FacePatch, LipSyncEngine
 from engines.errors import EngineError, EngineOutput
 from streamer import patches
 from streamer.batching import Batch, BatchPlanner, Ticket
 from streamer.clock import Clock
+from streamer.guard import PatchGuard
 from streamer.media import U8, RenderedMouth
 
 logger = logging.getLogger(__name__)
@@ -35,6 +38,7 @@ class Blender(Protocol):
 class _Order:
     job: FaceJob
     blender: Blender
+    guard: PatchGuard | None
     deliver: Callable[[RenderedMouth], None]
 
 
@@ -52,6 +56,12 @@ class InferenceCounts:
     """Their session was interrupted, changed its avatar or ended."""
     retried: int = 0
     """Unusable at first; asked for once more."""
+    flat: int = 0
+    """Unusable: a box without a face in it."""
+    colour: int = 0
+    """Unusable: far from the colour of the avatar's own face."""
+    jump: int = 0
+    """Unusable: unlike the frame before."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,13 +78,14 @@ class _Life:
 class SessionRenderer:
     """One session's way to the thread: the same queue, its own canvas."""
 
-    def __init__(self, inference: Inference, blender: Blender) -> None:
+    def __init__(self, inference: Inference, blender: Blender, guard: PatchGuard | None) -> None:
         self._inference = inference
         self._blender = blender
+        self._guard = guard
 
     def submit(self, job: FaceJob, deliver: Callable[[RenderedMouth], None]) -> None:
         """Queue a job; `deliver` runs on the event loop unless the job expires or is dropped."""
-        self._inference.submit(self, _Order(job, self._blender, deliver))
+        self._inference.submit(self, _Order(job, self._blender, self._guard, deliver))
 
     def void(self, generation: int) -> None:
         """Drop what waits and is older."""
@@ -99,11 +110,13 @@ class Inference:
         self._life, self._thread = self._born(engine)
         self._rendered = self._retried = 0
         self._failed = 0
+        self._faults: Counter[str] = Counter()
 
     @property
     def counts(self) -> InferenceCounts:
         plan = self._planner.counts
-        return InferenceCounts(self._rendered, self._failed, plan.expired, plan.dropped, plan.unwanted, self._retried)
+        reached = (self._rendered, self._failed, plan.expired, plan.dropped, plan.unwanted, self._retried)
+        return InferenceCounts(*reached, **self._faults)
 
     @property
     def ready(self) -> bool:
@@ -129,6 +142,11 @@ class Inference:
         """Of the jobs rendered lately: from being queued to the start of their batch."""
         with self._wake:
             return self._planner.queue_wait_p99_ms
+
+    @property
+    def resident_bytes(self) -> int:
+        """What avatars have on the engine's device; 0 where it has none of its own."""
+        return int(getattr(self._life.engine, "resident_bytes", 0))
 
     def admits(self, sessions: int) -> bool:
         """Whether the engine, at its measured pace, has time for so many sessions."""
@@ -159,8 +177,11 @@ class Inference:
         self._life, self._thread = self._born(engine)
         self._thread.start()
 
-    def session(self, blender: Blender) -> SessionRenderer:
-        return SessionRenderer(self, blender)
+    def session(self, blender: Blender, packet: AvatarPacket | None = None) -> SessionRenderer:
+        """packet: the avatar whose face the patches must resemble; None: anything is shown."""
+        if packet is None or not self._life.engine.spec.shows_faces:
+            return SessionRenderer(self, blender, None)
+        return SessionRenderer(self, blender, PatchGuard(packet))
 
     def submit(self, session: SessionRenderer, order: _Order) -> None:
         """Queue an order."""
@@ -252,6 +273,10 @@ class Inference:
             return None
         try:
             patches.check(patch, life.engine.spec)
+            fault = order.guard.check(patch) if order.guard is not None else None
+            if fault is not None:
+                self._faults[fault] += 1
+                raise EngineOutput(life.engine.spec.name, fault)
             return order.blender.blend(patch.index, patch.pixels, patch.overlays)
         except Exception as error:  # noqa: BLE001 - the same border: a picture that cannot be blended is one lost mouth
             self._note_failure(life, error)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from avatars.errors import AvatarError
+from avatars.precompile import Makers
 from avatars.store import AvatarStore, check_id
 from avatars.workshop import Workshop
 from streamer.channel import Channel, WhenFull
@@ -47,11 +48,13 @@ class Making:
         store: AvatarStore,
         executor: Executor,
         on_end: Callable[[MakingJob], object] = lambda job: None,
+        makers: Makers | None = None,
     ) -> None:
-        """on_end is called on the loop and must only deposit."""
+        """on_end is called on the loop and must only deposit; makers: what the engine needs in its packets."""
         self._store = store
         self._executor = executor
         self._on_end = on_end
+        self.makers = makers
         self._jobs: OrderedDict[str, MakingJob] = OrderedDict()
         self._line: Channel[MakingJob] = Channel("making", WAITING_JOBS, WhenFull.DROP_NEWEST)
         self._arriving = 0
@@ -120,7 +123,7 @@ class Making:
         def note(done: float) -> None:
             job.progress = round(done, 3)
 
-        made = Workshop(self._store).make(job.source, job.avatar_id, progress=note)
+        made = Workshop(self._store, makers=self.makers).make(job.source, job.avatar_id, progress=note)
         report = made.info.get("report")
         job.report = report if isinstance(report, dict) else {}
         job.progress, job.state = 1.0, "ready"

@@ -10,6 +10,7 @@ from hypothesis import settings
 from streamer.bench.served import serve_command, served
 
 # The same cases every time, so that a test fails for a change and not for a draw; `search` looks for new ones.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does, before numpy comes in
 settings.register_profile("house", deadline=None, max_examples=60, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("LIVEANCHOR_HYPOTHESIS", "house"))

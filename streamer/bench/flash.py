@@ -31,7 +31,7 @@ class FlashFace:
 class FlashEngine:
     """White while the frame's own sound is loud, black else."""
 
-    spec = EngineSpec("flash", PATCH_PX, buckets=(1,), context_samples=0, lookahead_samples=840)
+    spec = EngineSpec("flash", PATCH_PX, buckets=(1,), context_samples=0, lookahead_samples=840, shows_faces=False)
 
     def attach(self, packet: AvatarPacket) -> Face:
         return FlashFace(packet)

@@ -51,10 +51,12 @@ def precompile(
     device: Annotated[str, typer.Option(help="cpu or cuda, for --idle.")] = "cpu",
 ) -> None:
     """Prepare avatars: a packet that loads in milliseconds for every picture or clip."""
+    from dataclasses import replace
+
     from avatars.precompile import FaceSettings
     from avatars.workshop import Recipe
     from engines import catalog
-    from streamer.commands.batch import Batch, find_sources
+    from streamer.commands.batch import Batch, find_sources, makers_of
 
     settings = FaceSettings(
         face=face,
@@ -69,7 +71,8 @@ def precompile(
     animator = None
     if idle is not None:
         animator = catalog.idle_animator(idle, models=models or catalog.MODELS, device=device, seconds=idle_seconds)
-    batch = Batch(avatars_dir, recipe, engine, animator)
+    makers = replace(makers_of(engine, models or catalog.MODELS), idle=animator)
+    batch = Batch(avatars_dir, recipe, makers)
     batch.run(found, jobs)
     _summarise(batch)
     if batch.failed:

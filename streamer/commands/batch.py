@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from avatars.bundled import bundled_portraits
 from avatars.errors import AvatarError
-from avatars.precompile import IdleAnimator, Makers
+from avatars.precompile import Makers
 from avatars.store import AvatarStore
 from avatars.workshop import Recipe, Workshop
 from engines import catalog
@@ -45,15 +45,14 @@ class Outcome:
 class Batch:
     """Runs sources through one workshop a thread. A failure is recorded, not raised: the others go on."""
 
-    def __init__(self, avatars_dir: Path, recipe: Recipe, engine: str, idle: IdleAnimator | None = None) -> None:
-        """Raises EngineUnavailable where the engine's parts are not here."""
+    def __init__(self, avatars_dir: Path, recipe: Recipe, makers: Makers) -> None:
         self.done: list[Outcome] = []
         self.failed: list[Outcome] = []
         self.wall_s = 0.0
         self.cpu_s = 0.0
         self._store = AvatarStore(avatars_dir)
         self._recipe = recipe
-        self._makers = replace(makers_of(engine), idle=idle)
+        self._makers = makers
         self._local = threading.local()
         self._clock = MonotonicClock()
 
@@ -91,7 +90,7 @@ class Batch:
         return (self._clock.now_ns() - start_ns) / NS_PER_S
 
 
-def makers_of(engine: str) -> Makers:
+def makers_of(engine: str, models: Path = catalog.MODELS) -> Makers:
     """What an engine brings to precompilation. Raises EngineUnavailable saying what to install."""
     if engine in catalog.NO_LATENTS:
         return Makers()
@@ -101,8 +100,7 @@ def makers_of(engine: str) -> Makers:
             "packets for it hold latents, which only its own encoder and weights can make",
             "Install liveanchor[musetalk] and its weights, or leave --engine away: such packets work with warp.",
         )
-    makers = getattr(catalog.create(engine), "makers", None)
-    return makers() if callable(makers) else Makers()
+    return catalog.makers(catalog.serving(engine, models)) or Makers()
 
 
 def find_sources(given: Sequence[Path], only: Sequence[str] | None) -> list[tuple[str, Path]]:

@@ -13,7 +13,7 @@ import typer
 
 app = typer.Typer(help="Measure. Every NAME takes --json.", no_args_is_help=True)
 
-NAMES = ("latency", "conversation", "fanout", "roundtable", "warp", "avatars", "film", "batch")
+NAMES = ("latency", "conversation", "fanout", "roundtable", "warp", "avatars", "film", "batch", "engine")
 
 
 def machine() -> dict[str, object]:

@@ -9,13 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
+from streamer.commands import artefacts
+
+Weights = Annotated[
+    str | None,
+    typer.Option(help="Of MuseTalk's torch side: a folder of models, seeded, or seeded-reduced; storage/models."),
+]
 Model = Annotated[Path, typer.Argument(help="ONNX file.", exists=True, dir_okay=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 def add_to(engines: typer.Typer) -> None:
     """Mount the commands on `liveanchor engines`."""
-    for command in (audit, rewrite, verify, export, contracts):
+    for command in (audit, rewrite, verify, export, artefacts.build, contracts):
         engines.command()(command)
 
 
@@ -55,16 +61,33 @@ def rewrite(
 
 def verify(
     original: Model,
-    changed: Model,
+    changed: Annotated[
+        Path | None, typer.Argument(help="The other one; none where ORIGINAL is a stage of MuseTalk.", exists=True)
+    ] = None,
     reference: Annotated[
         Path | None,
         typer.Option(help="Numbers of the original network, .npz; by default ORIGINAL.reference.npz if it is there."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the inputs where there is no reference.")] = 0,
     within: Annotated[float, typer.Option(help="How many times the floor is allowed.", min=0.0)] = 1.5,
+    weights: Weights = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run fixed inputs through both, stage by stage: maximum, mean and 99.9th-percentile error against the floor."""
+    """Run fixed inputs through both, stage by stage: maximum, mean and 99.9th-percentile error against the floor.
+
+    A stage of MuseTalk is compared with torch itself, at several batch sizes, and must keep to its gate.
+    """
+    from streamer.errors import ConfigError
+
+    if changed is None:
+        if not artefacts.is_ours(original):
+            raise ConfigError("CHANGED", "name the graph to compare with")
+        where = weights or ""
+        models = None if where.startswith("seeded") else Path(where or "storage/models")
+        artefacts.verify(
+            original, models, seeded=models is None, reduced=where == "seeded-reduced", as_json=as_json
+        )  # fmt: skip
+        return
     tools = _tools()
     beside = original.with_suffix(".reference.npz")
     found = reference or (beside if beside.is_file() else None)
@@ -82,9 +105,14 @@ def export(
     models: Annotated[Path | None, typer.Option(help="Folder with the published checkpoints.")] = None,
     seeded: Annotated[bool, typer.Option(help="Made-up weights: numbers, no faces.")] = False,
     reduced: Annotated[bool, typer.Option(help="Small widths; with --seeded only.")] = False,
+    precision: Annotated[str, typer.Option(help="fp32 or fp16; MuseTalk's stages only.")] = "fp32",
 ) -> None:
-    """Write a LivePortrait or JoyVASA stage as an ONNX graph with reference numbers from torch."""
+    """Write a stage of MuseTalk (unet, decoder), LivePortrait or JoyVASA as an ONNX graph."""
     from engines.errors import EngineUnavailable
+
+    if stage in artefacts.STAGES:
+        artefacts.export(stage, out, precision, models, seeded=seeded, reduced=reduced)
+        return
 
     try:
         from engines.liveportrait import exporting

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from streamer.config import CANVAS_SIZES_PX, Config
 from streamer.errors import ConfigError
+from streamer.guard import REASONS
 from streamer.http.wire import Capabilities, EngineView, IceServerView, Sample, SlotsView
 from streamer.inference import Inference
 from streamer.registry import Registry
@@ -114,8 +115,9 @@ class PageRoutes:
         parts.metrics.tasks.set(len(asyncio.all_tasks()))
         parts.metrics.threads.set(threading.active_count())
         parts.metrics.queue_depth.labels(stage="engine").set(inference.queued_jobs)
+        parts.metrics.resident_bytes.set(inference.resident_bytes)
         parts.metrics.queue_wait_p99.set(inference.queue_wait_p99_ms / 1000)
-        for reason in ("expired", "dropped", "unwanted", "failed", "retried"):
+        for reason in ("expired", "dropped", "unwanted", "failed", "retried", *REASONS):
             parts.metrics.engine_errors.labels(reason=reason).set(getattr(counts, reason))
         return web.Response(
             body=parts.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}

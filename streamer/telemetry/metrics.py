@@ -51,6 +51,7 @@ class Metrics:
         self.queue_wait_p99 = Gauge(
             "avatar_engine_queue_wait_p99_seconds", "From a mouth's being wanted to the start of its batch.", registry=r
         )
+        self.resident_bytes = Gauge("avatar_engine_resident_bytes", "Avatars' data on the device.", registry=r)
         self.queue_drops = Counter("avatar_queue_drops", "Items a full channel dropped.", ["stage"], registry=r)
         self.engine_errors = Gauge(
             "avatar_engine_errors", "Jobs lost at the engine, by reason.", ["reason"], registry=r

@@ -17,11 +17,14 @@ pytestmark = pytest.mark.contract
 
 
 @pytest.fixture(scope="module")
-def packet() -> AvatarPacket:
-    return precompile_portrait(skimage.data.astronaut(), "astronaut", FaceMesh())
+def packet(engine) -> AvatarPacket:
+    return precompile_portrait(skimage.data.astronaut(), "astronaut", FaceMesh(), makers=catalog.makers(engine))
 
 
-REHEARSALS = {"liveportrait": {"seeded": True, "reduced": True, "device": "cpu"}}
+REHEARSALS = {
+    "liveportrait": {"seeded": True, "reduced": True, "device": "cpu"},
+    "musetalk": {"seeded": True, "reduced": True, "device": "cpu", "buckets": (1, 2), "short_audio": True},
+}
 """How an engine that needs weights or a GPU is tried without them: the same code, small and with made-up weights."""
 
 

@@ -8,6 +8,8 @@ import threading
 import numpy as np
 import pytest
 
+from avatars.geometry import Geometry
+from avatars.packet import AvatarPacket
 from engines.contract import EngineSpec, FaceJob, FacePatch
 from engines.errors import EngineOutput
 from streamer.clock import MonotonicClock
@@ -118,3 +120,80 @@ async def test_engine_that_cannot_warm_up_is_never_ready():
     inference.start(asyncio.get_running_loop())
     inference.close()
     assert not inference.ready
+
+
+FACE_PIXELS = np.random.default_rng(0).integers(60, 200, (16, 16, 3)).astype(np.uint8)
+"""The avatar's own face; patches of it are good."""
+PACKET = AvatarPacket(
+    avatar_id="noise",
+    frames=FACE_PIXELS.transpose(2, 0, 1)[None],
+    latents=None,
+    masks=(np.ones((1, 16, 16), np.float32),),
+    geometry=(Geometry(0, 0, 16, 16, 0, 0, 16, 16),),
+    coords=((0, 0, 16, 16),),
+)
+
+
+class Unsteady(ScriptedEngine):
+    """Gives blank boxes as `faults` says, {index: how many times}, and good faces else."""
+
+    faults: dict
+
+    def infer(self, jobs):
+        return [self.patch(job) for job in jobs]
+
+    def patch(self, job):
+        blank = self.faults.get(job.index, 0) > 0
+        if blank:
+            self.faults[job.index] -= 1
+        pixels = np.full((16, 16, 3), 128, np.uint8) if blank else FACE_PIXELS
+        pixels = pixels.copy()
+        pixels[0, 0] = 7
+        return FacePatch(job.index, job.generation, pixels)
+
+
+async def rendered(engine, jobs, count):
+    done, event = [], asyncio.Event()
+    inference = Inference(engine, MonotonicClock())
+    inference.start(asyncio.get_running_loop())
+
+    def deliver(mouth):
+        done.append(mouth)
+        if len(done) >= count:
+            event.set()
+
+    session = inference.session(PlainCanvas(), PACKET)
+    for one in jobs:
+        session.submit(one, deliver)
+    async with asyncio.timeout(5):
+        await event.wait()
+    inference.close()
+    return {m.index: m.planes is not None for m in done}, inference.counts
+
+
+async def test_a_blank_box_is_rendered_once_more_and_then_not_shown():
+    engine = Unsteady()
+    engine.faults = {1: 1, 2: 2}
+    shown, counts = await rendered(engine, [job(i) for i in range(4)], 4)
+    assert shown == {0: True, 1: True, 2: False, 3: True}
+    assert (counts.retried, counts.flat, counts.failed) == (2, 3, 1)
+
+
+async def test_what_an_interrupted_session_waits_for_is_not_rendered(running):
+    engine, inference = running
+    session, done, event = inference.session(PlainCanvas()), [], asyncio.Event()
+
+    def deliver(mouth):
+        done.append(mouth.index)
+        if mouth.index == 9:
+            event.set()
+
+    for index in range(9):
+        session.submit(job(index), deliver)
+    session.void(1)
+    session.submit(FaceJob(None, 9, 1, FAR_NS, np.zeros(640, np.float32)), deliver)
+    engine.gate.set()
+    async with asyncio.timeout(5):
+        await event.wait()
+    assert inference.counts.unwanted >= 4
+    assert len(done) + inference.counts.unwanted == 10

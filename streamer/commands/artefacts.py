@@ -1,0 +1,106 @@
+"""`liveanchor engines export|verify|build` for MuseTalk: graphs, their proof, and TensorRT plans of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engines.errors import EngineUnavailable
+
+if TYPE_CHECKING:
+    from engines.musetalk.stages import Networks
+
+STAGES = ("unet", "decoder")
+BUCKETS = "1,2,4,8,16,32"
+
+
+def export(stage: str, out: Path, precision: str, models: Path | None, *, seeded: bool, reduced: bool) -> None:
+    """Write a graph and its weights."""
+    from engines.musetalk import export as exporting
+
+    exporting.export(stage, out, _networks(models, seeded=seeded, reduced=reduced), precision)
+    size = sum(part.stat().st_size for part in out.parent.glob(f"{out.name}*"))
+    typer.echo(f"{out}: {stage} {precision}, {size / 1e6:.0f} MB; prove it: liveanchor engines verify {out}")
+
+
+def verify(graph: Path, models: Path | None, *, seeded: bool, reduced: bool, as_json: bool) -> None:
+    """Compare a graph with torch; exit 1 where it misses its gate."""
+    from engines.musetalk import verifying
+
+    finding = verifying.verify(graph, _networks(models, seeded=seeded, reduced=reduced))
+    if as_json:
+        typer.echo(json.dumps(finding.as_json(), indent=2))
+    else:
+        for line in finding.lines():
+            typer.echo(line)
+    if not finding.passed:
+        raise typer.Exit(1)
+
+
+def is_ours(graph: Path) -> bool:
+    """Whether `export` above made a graph."""
+    try:
+        from engines.musetalk.export import label_of
+    except ImportError:
+        return False
+    return label_of(graph).get("engine") == "musetalk"
+
+
+def build(
+    graph: Annotated[Path, typer.Argument(help="ONNX file that `engines export` made.", exists=True, dir_okay=False)],
+    backend: Annotated[str, typer.Option(help="tensorrt-rtx (needs no GPU to build) or tensorrt.")] = "tensorrt-rtx",
+    plans: Annotated[Path | None, typer.Option(help="Folder of built plans.")] = None,
+    buckets: Annotated[str, typer.Option(help="Batch sizes, one profile each.")] = BUCKETS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Build a TensorRT plan of a graph, once: a second run finds it in the cache."""
+    from engines.backends import plan_cache, tensorrt_api, tensorrt_build
+    from engines.contracts import contracts_of
+    from engines.musetalk.artefacts import plan_key
+    from engines.musetalk.export import label_of
+
+    label = label_of(graph)
+    contract = next((c for c in contracts_of("musetalk") if c.stage == label.get("stage")), None)
+    if contract is None:
+        raise EngineUnavailable(
+            "musetalk", f"{graph.name} was not made by `liveanchor engines export`", "Export it first."
+        )
+    sizes = _sizes(buckets)
+    api = tensorrt_api.find(backend)
+    key = plan_key(contract.stage, graph, api, label.get("precision", ""), sizes)
+    cache = plan_cache.PlanCache(plans or graph.parent.parent / "plans")
+    profiles = tensorrt_build.profiles(contract, sizes)
+    stored = cache.ensure(key, lambda: tensorrt_build.build(api, graph, contract, profiles))
+    found: dict[str, Any] = {**stored.manifest, "path": str(stored.path), "fresh": stored.fresh}
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    word = "built" if stored.fresh else "found in the cache"
+    typer.echo(f"{stored.path}: {word}, {stored.manifest['plan_bytes'] / 1e6:.0f} MB, batches of {buckets}")
+
+
+def _sizes(buckets: str) -> tuple[int, ...]:
+    from streamer.errors import ConfigError
+
+    sizes = tuple(sorted({int(word) for word in buckets.split(",") if word.strip().isdigit()}))
+    if not sizes or sizes[0] < 1 or sizes[-1] > 32:
+        raise ConfigError("--buckets", f"{buckets} is no list of sizes from 1 to 32, such as {BUCKETS}")
+    return sizes
+
+
+def _networks(models: Path | None, *, seeded: bool, reduced: bool) -> Networks:
+    try:
+        from engines.musetalk import weights
+        from engines.musetalk.stages import FULL, REDUCED
+    except ImportError as error:
+        remedy = "Install the extra: pip install 'liveanchor[musetalk]'."
+        raise EngineUnavailable("musetalk", f"it needs {error.name}", remedy) from error
+    if seeded:
+        return weights.seeded(REDUCED if reduced else FULL)
+    if models is None:
+        remedy = "Give --models DIR (see `liveanchor models pull musetalk`), or --seeded for made-up weights."
+        raise EngineUnavailable("musetalk", "no weights were named", remedy)
+    return weights.load(models / "musetalk")
