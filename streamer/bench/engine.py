@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -35,9 +36,9 @@ def _contract_net() -> dict[str, float]:
         audio = network.features(samples)
         denoised = network.denoise(latent, audio)
         stages: dict[str, Callable[[], object]] = {
-            "features": lambda samples=samples: network.features(samples),
-            "unet": lambda latent=latent, audio=audio: network.denoise(latent, audio),
-            "decoder": lambda denoised=denoised: network.decode(denoised),
+            "features": partial(network.features, samples),
+            "unet": partial(network.denoise, latent, audio),
+            "decoder": partial(network.decode, denoised),
         }
         for stage, call in stages.items():
             found[f"contract_net_{stage}_b{bucket}_cpu_ms"] = _median_ms(call, _RUNS) / bucket
