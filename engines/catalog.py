@@ -103,5 +103,7 @@ def serving(name: str, models: Path, options: Mapping[str, Any] | None = None) -
     try:
         return create(name, **given, **(options or {}))
     except TypeError as error:
+        if not options:
+            raise
         reason = f"it does not take these options ({error})"
         raise EngineUnavailable(name, reason, "See its page in the documents.") from error

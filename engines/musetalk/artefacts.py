@@ -14,6 +14,8 @@ GATES = {
     ("unet", "fp16"): 5e-3,
     ("decoder", "fp32"): 1e-4,
     ("decoder", "fp16"): 1e-2,
+    ("tiny", "fp32"): 1e-4,
+    ("tiny", "fp16"): 1e-2,
 }
 """Largest absolute error against torch in float32, on the stage's float output."""
 

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from engines.errors import EngineUnavailable
-from engines.musetalk.stages import CONTRACTS, DecoderStage, Networks, UnetStage
+from engines.musetalk.stages import CONTRACTS, DecoderStage, Networks, TinyDecoderStage, UnetStage
+from engines.stage import StageContract
 
 OPSET = 20
 LARGEST_BATCH = 32
-STAGES = ("unet", "decoder")
-PROBES = {"unet": (), "decoder": ("mid", "picture")}
+STAGES = ("unet", "decoder", "tiny")
+"""`tiny` stands in for `decoder`, under the same contract."""
+PROBES = {"unet": (), "decoder": ("mid", "picture"), "tiny": ("picture",)}
 """Outputs beside the contract's: only there to be compared, no backend computes them live."""
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16}
 _KEY = "liveanchor."
@@ -29,13 +31,28 @@ def stage_network(stage: str, nets: Networks) -> nn.Module:
         if hasattr(nets.unet, "time_embedding"):
             nets.unet.fold_time()
         return UnetStage(nets.unet).eval()
+    if stage == "tiny":
+        if nets.tiny is None:
+            raise EngineUnavailable(
+                "musetalk", "the small decoder has no weights", "Run `liveanchor models pull taesd`."
+            )
+        return TinyDecoderStage(nets.tiny, probes=True).eval()
     return DecoderStage(nets.vae, probes=True).eval()
+
+
+def contract_of(stage: str) -> StageContract:
+    """The contract that a stage keeps to. Raises EngineUnavailable."""
+    wanted = "decoder" if stage == "tiny" else stage
+    found = next((c for c in CONTRACTS if c.stage == wanted), None)
+    if found is None or stage not in STAGES:
+        raise EngineUnavailable("musetalk", f"there is no stage {stage!r}", f"Stages: {', '.join(STAGES)}.")
+    return found
 
 
 def drawn_inputs(stage: str, count: int, seed: int = 0) -> tuple[Tensor, ...]:
     """Inputs like those of a face and of speech: latents of about unit size, sound states too."""
     generator = torch.Generator().manual_seed(seed)
-    shapes = {"unet": ((8, 32, 32), (50, 384)), "decoder": ((4, 32, 32),)}[stage]
+    shapes = {"unet": ((8, 32, 32), (50, 384)), "decoder": ((4, 32, 32),), "tiny": ((4, 32, 32),)}[stage]
     scale = 0.9 if stage == "unet" else 0.8
     return tuple(scale * torch.randn((count, *shape), generator=generator) for shape in shapes)
 
@@ -47,7 +64,7 @@ def export(stage: str, path: Path, nets: Networks, precision: str) -> None:
         raise EngineUnavailable("musetalk", f"there is no stage {stage!r} in {precision!r}", remedy)
     dtype = PRECISIONS[precision]
     network = stage_network(stage, nets).to(dtype)
-    contract = next(c for c in CONTRACTS if c.stage == stage)
+    contract = contract_of(stage)
     batch = torch.export.Dim("batch", min=1, max=LARGEST_BATCH)
     names_out = [*(c.name for c in contract.outputs), *PROBES[stage]]
     inputs = tuple(tensor.to(dtype) for tensor in drawn_inputs(stage, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from engines.musetalk.engine import BUCKETS, NAME, MuseTalkEngine, Parts
 from engines.musetalk.features import FeatureExtractor
 from engines.musetalk.latents import VaeLatents
 from engines.musetalk.parsing import Parser
-from engines.musetalk.stages import CONTRACTS, FULL, REDUCED, DecoderStage, Networks, UnetStage
+from engines.musetalk.stages import CONTRACTS, FULL, REDUCED, DecoderStage, Networks, TinyDecoderStage, UnetStage
 
 BACKENDS = ("torch", "onnx", "tensorrt-rtx", "tensorrt")
+DECODERS = ("full", "tiny")
 SEEDED_REVISION = "seeded"
 _LIVE = CONTRACTS[1:]
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
@@ -40,8 +42,8 @@ def open_engine(
     """An engine over the weights in MODELS/musetalk.
 
     precision: fp16 on a GPU, fp32 on a CPU unless said otherwise. More options: `seeded` and `reduced` (made-up
-    weights, small ones), `short_audio`, `buckets`, `artefacts` (folder of exported graphs), `plans` (folder of the
-    plan cache), `own_plans` ({stage: {"path", "names"}}, plans built elsewhere).
+    weights, small ones), `decoder` (full or tiny), `short_audio`, `buckets`, `artefacts` (folder of exported graphs),
+    `plans` (folder of the plan cache), `own_plans` ({stage: {"path", "names"}}, plans built elsewhere).
     Raises EngineUnavailable, EngineContract.
     """
     options = Options(models, more)
@@ -64,14 +66,19 @@ def open_engine(
 class Options:
     """The rarer options, and what follows from them."""
 
-    _KNOWN = frozenset({"seeded", "reduced", "short_audio", "buckets", "artefacts", "plans", "own_plans"})
+    _KNOWN = frozenset({"seeded", "reduced", "short_audio", "buckets", "artefacts", "plans", "own_plans", "decoder"})
 
     def __init__(self, models: Path, given: Mapping[str, Any]) -> None:
         """Raises EngineUnavailable for an unknown option."""
         for name in given.keys() - self._KNOWN:
             remedy = f"Known options: {', '.join(sorted(self._KNOWN))}."
             raise EngineUnavailable(NAME, f"there is no option {name!r}", remedy)
+        if given.get("decoder", "full") not in DECODERS:
+            raise EngineUnavailable(
+                NAME, f"there is no decoder {given['decoder']!r}", f"Choose one of: {', '.join(DECODERS)}."
+            )
         self._given = given
+        self._tiny = given.get("decoder", "full") == "tiny"
         self.folder = models / NAME
         self.artefacts = Artefacts(Path(given.get("artefacts", models / NAME / "onnx")))
         self.plans = PlanCache(Path(given.get("plans", models / NAME / "plans")))
@@ -80,10 +87,16 @@ class Options:
     def get(self, name: str, default: Any) -> Any:
         return self._given.get(name, default)
 
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """Names of the live stages' graphs."""
+        return ("unet", "tiny" if self._tiny else "decoder")
+
     def networks(self) -> Networks:
         if self.get("seeded", False):
-            return weights.seeded(REDUCED if self.get("reduced", False) else FULL)
-        return weights.load(self.folder)
+            return weights.seeded(REDUCED if self.get("reduced", False) else FULL, tiny=self._tiny)
+        made = weights.load(self.folder)
+        return replace(made, tiny=weights.load_tiny(self.folder.parent / weights.TINY_FILE)) if self._tiny else made
 
     def revision(self) -> str:
         """Of the latent encoder."""
@@ -95,12 +108,14 @@ class Options:
 def _chain(backend: str, nets: Networks, options: Options, device: str, precision: str) -> Chain:
     if backend == "torch":
         nets.unet.fold_time()
-        networks: tuple[nn.Module, ...] = (UnetStage(nets.unet), DecoderStage(nets.vae))
+        last = DecoderStage(nets.vae) if nets.tiny is None else TinyDecoderStage(nets.tiny)
+        networks: tuple[nn.Module, ...] = (UnetStage(nets.unet), last)
         if _DTYPES[precision] != torch.float32 or device != "cpu":
             networks = tuple(_copied(network) for network in networks)
         return TorchChain(list(zip(_LIVE, networks, strict=True)), options.buckets, device, _DTYPES[precision])
     if backend == "onnx":
-        graphs = [(contract, options.artefacts.verified(contract.stage, precision)) for contract in _LIVE]
+        pairs = zip(_LIVE, options.graphs, strict=True)
+        graphs = [(contract, options.artefacts.verified(name, precision)) for contract, name in pairs]
         return OnnxChain(graphs, options.buckets)
     if backend in ("tensorrt-rtx", "tensorrt"):
         return _tensorrt(backend, options, precision)
@@ -114,15 +129,15 @@ def _tensorrt(backend: str, options: Options, precision: str) -> Chain:
     api = tensorrt_api.find(backend)
     own: Mapping[str, Any] = options.get("own_plans", {})
     plans = []
-    for contract in _LIVE:
+    for contract, name in zip(_LIVE, options.graphs, strict=True):
         given = own.get(contract.stage)
         if given is not None:
             plans.append(Plan(contract, Path(given["path"]), given.get("names", {})))
             continue
-        graph = options.artefacts.verified(contract.stage, precision)
-        stored = options.plans.get(plan_key(contract.stage, graph, api, precision, options.buckets))
+        graph = options.artefacts.verified(name, precision)
+        stored = options.plans.get(plan_key(name, graph, api, precision, options.buckets))
         if stored is None:
-            remedy = f"Run `liveanchor engines build {contract.stage} --backend {backend}` first."
+            remedy = f"Run `liveanchor engines build {graph} --backend {backend}` first."
             raise EngineUnavailable(backend, f"there is no plan of {graph.name}", remedy)
         plans.append(Plan(contract, stored.path))
     return TensorRtChain(api, plans, options.buckets)

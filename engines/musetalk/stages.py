@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from engines.contract import TensorContract
+from engines.musetalk.tiny import TinyDecoder
 from engines.musetalk.unet import Unet, UnetSizes
 from engines.musetalk.vae import SCALING, Vae, VaeSizes
 from engines.musetalk.whisper import WhisperEncoder, WhisperSizes
@@ -92,10 +93,27 @@ class DecoderStage(nn.Module):
     def forward(self, denoised: Tensor) -> tuple[Tensor, ...]:
         mid = self.decoder.middle(self.post_quant_conv(denoised / SCALING))
         picture = self.decoder.picture(mid).float()
-        scaled = (picture * 127.5 + 127.5).clamp(0.0, 255.0).round()
-        faces = scaled.permute(0, 2, 3, 1).contiguous().to(torch.uint8)  # TensorRT knows bytes at its border only
-        level = picture.abs().mean(dim=(1, 2, 3))
-        return (faces, level, mid.float(), picture) if self._probes else (faces, level)
+        return (*finished(picture), mid.float(), picture) if self._probes else finished(picture)
+
+
+class TinyDecoderStage(nn.Module):
+    """The same with the small decoder; its only probe is the picture."""
+
+    def __init__(self, tiny: TinyDecoder, *, probes: bool = False) -> None:
+        super().__init__()
+        self.tiny = tiny
+        self._probes = probes
+
+    def forward(self, denoised: Tensor) -> tuple[Tensor, ...]:
+        picture = self.tiny(denoised).float()
+        return (*finished(picture), picture) if self._probes else finished(picture)
+
+
+def finished(picture: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, 3, H, W) f32 around -1..1 to (B, H, W, 3) u8 and the mean absolute value (B,)."""
+    scaled = (picture * 127.5 + 127.5).clamp(0.0, 255.0).round()
+    faces = scaled.permute(0, 2, 3, 1).contiguous().to(torch.uint8)  # TensorRT knows bytes at its border only
+    return faces, picture.abs().mean(dim=(1, 2, 3))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +123,8 @@ class Networks:
     unet: Unet
     vae: Vae
     whisper: WhisperEncoder
+    tiny: TinyDecoder | None = None
+    """Only where its weights were asked for."""
 
 
 def networks(sizes: MuseTalkSizes) -> Networks:

@@ -14,11 +14,11 @@ from engines.backends.onnx_chain import OnnxStage
 from engines.errors import EngineContract, EngineUnavailable
 from engines.graphs.verify import Difference, difference
 from engines.musetalk.artefacts import GATES, Artefacts
-from engines.musetalk.export import PROBES, STAGES, drawn_inputs, label_of, stage_network
-from engines.musetalk.stages import CONTRACTS, Networks
+from engines.musetalk.export import PROBES, STAGES, contract_of, drawn_inputs, label_of, stage_network
+from engines.musetalk.stages import Networks
 
 BATCHES = (1, 3, 8)
-GATED = {"unet": "denoised", "decoder": "picture"}
+GATED = {"unet": "denoised", "decoder": "picture", "tiny": "picture"}
 Arrays = dict[str, "np.typing.NDArray[Any]"]
 
 
@@ -77,7 +77,7 @@ def verify(path: Path, nets: Networks, batches: Sequence[int] = BATCHES, threads
     stage, precision = label.get("stage", ""), label.get("precision", "")
     if stage not in STAGES or (stage, precision) not in GATES:
         raise EngineUnavailable("musetalk", f"{path.name} was not made by `liveanchor engines export`", "Export it.")
-    contract = next(c for c in CONTRACTS if c.stage == stage)
+    contract = contract_of(stage)
     inputs = drawn_inputs(stage, max(batches), seed=1)
     names = [*(c.name for c in contract.outputs), *PROBES[stage]]
     with torch.inference_mode():

@@ -11,6 +11,7 @@ import pickle  # noqa: TID251 - only its error type: weights_only loading raises
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,11 @@ from torch import Tensor, nn
 from engines.errors import EngineContract, EngineUnavailable
 from engines.musetalk.parsing import BiSeNet
 from engines.musetalk.stages import FULL, MuseTalkSizes, Networks, networks
+from engines.musetalk.tiny import PREFIX, TinyDecoder
 from engines.musetalk.vae import renamed
 
+TINY_FILE = "taesd/diffusion_pytorch_model.safetensors"
+"""Beside the folder of the others: a set of its own."""
 UNET_FILE = "musetalkV15/unet.pth"
 VAE_FILE = "sd-vae/diffusion_pytorch_model.safetensors"
 WHISPER_FILE = "whisper/model.safetensors"
@@ -43,6 +47,16 @@ def load(folder: Path) -> Networks:
     whisper = read(folder / WHISPER_FILE)
     fill(made.whisper, _without_prefix(whisper, _WHISPER_PREFIXES), WHISPER_FILE)
     return made
+
+
+def load_tiny(path: Path) -> TinyDecoder:
+    """The small decoder out of the published autoencoder. Raises EngineUnavailable, EngineContract."""
+    if not path.is_file():
+        remedy = "Run `liveanchor models pull taesd`."
+        raise EngineUnavailable("musetalk", f"the small decoder's {path.name} is not in {path.parent}", remedy)
+    tiny, state = TinyDecoder(), read(path)
+    fill(tiny, _without_prefix(state, (PREFIX,)), path.name)
+    return tiny
 
 
 def load_parser(folder: Path) -> BiSeNet | None:
@@ -108,13 +122,17 @@ def difference(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> lis
     return lines
 
 
-def seeded(sizes: MuseTalkSizes) -> Networks:
+def seeded(sizes: MuseTalkSizes, *, tiny: bool = False) -> Networks:
     """Made-up weights, a function of the published names alone. They make no faces."""
     made = networks(sizes)
     seed(made.unet)
     seed(made.vae)
     seed(made.whisper, "encoder.")
-    return made
+    if not tiny:
+        return made
+    small = TinyDecoder()
+    seed(small, PREFIX)
+    return replace(made, tiny=small)
 
 
 def seed(network: nn.Module, prefix: str = "") -> nn.Module:

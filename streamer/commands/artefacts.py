@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from engines.errors import EngineUnavailable
 if TYPE_CHECKING:
     from engines.musetalk.stages import Networks
 
-STAGES = ("unet", "decoder")
+STAGES = ("unet", "decoder", "tiny")
 BUCKETS = "1,2,4,8,16,32"
 
 
@@ -21,7 +22,8 @@ def export(stage: str, out: Path, precision: str, models: Path | None, *, seeded
     """Write a graph and its weights."""
     from engines.musetalk import export as exporting
 
-    exporting.export(stage, out, _networks(models, seeded=seeded, reduced=reduced), precision)
+    nets = _networks(models, seeded=seeded, reduced=reduced, tiny=stage == "tiny")
+    exporting.export(stage, out, nets, precision)
     size = sum(part.stat().st_size for part in out.parent.glob(f"{out.name}*"))
     typer.echo(f"{out}: {stage} {precision}, {size / 1e6:.0f} MB; prove it: liveanchor engines verify {out}")
 
@@ -29,8 +31,10 @@ def export(stage: str, out: Path, precision: str, models: Path | None, *, seeded
 def verify(graph: Path, models: Path | None, *, seeded: bool, reduced: bool, as_json: bool) -> None:
     """Compare a graph with torch; exit 1 where it misses its gate."""
     from engines.musetalk import verifying
+    from engines.musetalk.export import label_of
 
-    finding = verifying.verify(graph, _networks(models, seeded=seeded, reduced=reduced))
+    tiny = label_of(graph).get("stage") == "tiny"
+    finding = verifying.verify(graph, _networks(models, seeded=seeded, reduced=reduced, tiny=tiny))
     if as_json:
         typer.echo(json.dumps(finding.as_json(), indent=2))
     else:
@@ -58,19 +62,18 @@ def build(
 ) -> None:
     """Build a TensorRT plan of a graph, once: a second run finds it in the cache."""
     from engines.backends import plan_cache, tensorrt_api, tensorrt_build
-    from engines.contracts import contracts_of
     from engines.musetalk.artefacts import plan_key
-    from engines.musetalk.export import label_of
+    from engines.musetalk.export import contract_of, label_of
 
     label = label_of(graph)
-    contract = next((c for c in contracts_of("musetalk") if c.stage == label.get("stage")), None)
-    if contract is None:
+    if label.get("engine") != "musetalk":
         raise EngineUnavailable(
             "musetalk", f"{graph.name} was not made by `liveanchor engines export`", "Export it first."
         )
-    sizes = _sizes(buckets)
+    stage = label.get("stage", "")
+    contract, sizes = contract_of(stage), _sizes(buckets)
     api = tensorrt_api.find(backend)
-    key = plan_key(contract.stage, graph, api, label.get("precision", ""), sizes)
+    key = plan_key(stage, graph, api, label.get("precision", ""), sizes)
     cache = plan_cache.PlanCache(plans or graph.parent.parent / "plans")
     profiles = tensorrt_build.profiles(contract, sizes)
     stored = cache.ensure(key, lambda: tensorrt_build.build(api, graph, contract, profiles))
@@ -91,7 +94,7 @@ def _sizes(buckets: str) -> tuple[int, ...]:
     return sizes
 
 
-def _networks(models: Path | None, *, seeded: bool, reduced: bool) -> Networks:
+def _networks(models: Path | None, *, seeded: bool, reduced: bool, tiny: bool) -> Networks:
     try:
         from engines.musetalk import weights
         from engines.musetalk.stages import FULL, REDUCED
@@ -99,8 +102,9 @@ def _networks(models: Path | None, *, seeded: bool, reduced: bool) -> Networks:
         remedy = "Install the extra: pip install 'liveanchor[musetalk]'."
         raise EngineUnavailable("musetalk", f"it needs {error.name}", remedy) from error
     if seeded:
-        return weights.seeded(REDUCED if reduced else FULL)
+        return weights.seeded(REDUCED if reduced else FULL, tiny=tiny)
     if models is None:
         remedy = "Give --models DIR (see `liveanchor models pull musetalk`), or --seeded for made-up weights."
         raise EngineUnavailable("musetalk", "no weights were named", remedy)
-    return weights.load(models / "musetalk")
+    made = weights.load(models / "musetalk")
+    return replace(made, tiny=weights.load_tiny(models / weights.TINY_FILE)) if tiny else made
