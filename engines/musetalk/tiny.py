@@ -1,4 +1,4 @@
-"""A small distilled picture decoder (TAESD): a seventeenth of the work, softer detail. Takes the UNet's latents as they are.
+"""A small distilled picture decoder (TAESD): a seventeenth of the work, softer detail, latents as the UNet gives them.
 
 Parameter names are those of the published autoencoder, of which the decoder alone is kept.
 """
