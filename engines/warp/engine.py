@@ -12,6 +12,7 @@ from avatars.packet import AvatarPacket
 from engines.contract import ANALYSIS_HZ, EngineSpec, FaceJob, FacePatch, TensorContract
 from engines.errors import EngineContract, EngineOutput
 from engines.warp.face import WarpFace
+from engines.warp.level import levelled
 from engines.warp.life import Life
 from engines.warp.mesh import MESH_POINTS
 from engines.warp.moulds import cast
@@ -78,8 +79,8 @@ class WarpEngine:
             )
         if not np.isfinite(job.samples).all():
             raise EngineOutput(NAME, "the sound is not finite")
-        shape = MouthShape(*(float(element) for element in self._net.shapes(job.samples[None])[0]))
-        return FacePatch(job.index, job.generation, face.speak(shape, job.index))
+        shape = MouthShape(*(float(element) for element in self._net.shapes(levelled(job.samples)[None])[0]))
+        return FacePatch(job.index, job.generation, face.speak(shape, job.index), face.overlays(job.index))
 
 
 def _distinct(packet: AvatarPacket, landmarks: F32) -> Iterator[tuple[F32, Box]]:
