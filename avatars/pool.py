@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import NamedTuple
 
+from avatars.errors import PacketMissing
 from avatars.folder import FileIdentity
 from avatars.packet import AvatarPacket
 from avatars.store import AvatarStore
@@ -37,9 +38,14 @@ class AvatarPool:
     def get(self, avatar_id: str) -> tuple[AvatarPacket, bool]:
         """The packet, and whether it was at hand. A packet made again on disk is opened again.
 
-        Raises PacketMissing, PacketInvalid, PacketVersion.
+        A bundled portrait that nobody asked for yet is made now. Raises PacketMissing, PacketInvalid, PacketVersion.
         """
-        version = self._store.version(avatar_id)
+        try:
+            version = self._store.version(avatar_id)
+        except PacketMissing:
+            if not self._store.make_bundled(avatar_id):
+                raise
+            version = self._store.version(avatar_id)
         with self._lock:
             held = self._held.get(avatar_id)
             if held is not None and held.version == version:

@@ -14,9 +14,10 @@ import cv2
 import numpy as np
 
 from avatars import folder
-from avatars.bundled import bundled_portraits
+from avatars.bundled import FIRST, BundledPortrait, bundled_portrait, bundled_portraits
 from avatars.errors import AvatarError, AvatarIdInvalid, PacketMissing, PacketUnwritable
 from avatars.packet import AvatarPacket
+from avatars.picture import load_picture
 from avatars.reader import Inspected, open_packet, read_info
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class AvatarStore:
         self._inspected = Inspected()
         self._lock = threading.Lock()
         self._entries: dict[str, tuple[folder.FileIdentity, AvatarEntry]] = {}
+        self._bundled_lock = threading.Lock()
+        self._makers: Makers | None = None
+        self._removed: set[str] = set()
+        """Bundled portraits that somebody deleted: they stay away until the next start."""
 
     def ids(self) -> list[str]:
         """Everything in the folder that is named like an avatar, sound or not."""
@@ -133,33 +138,69 @@ class AvatarStore:
 
     def remove(self, avatar_id: str) -> None:
         """Delete a packet; who has it open keeps it. Raises PacketMissing, PacketUnwritable."""
+        offered = self.unmade(avatar_id) is not None
         try:
             folder.remove(self.root, check_id(avatar_id))
         except FileNotFoundError:
-            raise PacketMissing(avatar_id) from None
+            if not offered:
+                raise PacketMissing(avatar_id) from None
         except OSError as error:
             raise PacketUnwritable(avatar_id, error.strerror or str(error)) from error
+        self._removed.add(avatar_id)
 
     def ensure_bundled(self, progress: Callable[[str, float], None], makers: Makers | None = None) -> None:
-        """Prepare the portraits that come with the program where they are missing; `progress` gets id and 0..1.
+        """Prepare the first of the portraits that come with the program; `progress` gets id and 0..1.
 
-        makers: what an engine needs in its packets.
+        makers: what an engine needs in its packets; kept for those that are made later.
         """
         from avatars.workshop import Workshop  # as above
 
+        self._makers = makers
         workshop = Workshop(self, makers=makers)
-        for portrait in bundled_portraits():
+        for portrait in bundled_portraits()[:FIRST]:
             progress(portrait.id, 0.0)
             workshop.make(portrait.path, portrait.id)
             progress(portrait.id, 1.0)
 
+    def bundled_version(self, avatar_id: str) -> folder.FileIdentity:
+        """As `version`; of the picture where a bundled portrait is still to be made."""
+        portrait = self.unmade(check_id(avatar_id))
+        if portrait is None:
+            return self.version(avatar_id)
+        with portrait.path.open("rb") as file:
+            return folder.identity(file)
+
+    def unmade(self, avatar_id: str) -> BundledPortrait | None:
+        """The bundled portrait of this id, if it is still to be made."""
+        portrait = bundled_portrait(avatar_id)
+        if portrait is None or avatar_id in self._removed or (self.root / avatar_id).exists():
+            return None
+        return portrait
+
+    def make_bundled(self, avatar_id: str) -> bool:
+        """Make the bundled portrait of this id if it is still to be made; whether it is there. Raises AvatarError."""
+        from avatars.workshop import Workshop  # as above
+
+        with self._bundled_lock:  # who comes second finds it made
+            portrait = self.unmade(avatar_id)
+            if portrait is not None:
+                Workshop(self, makers=self._makers).make(portrait.path, avatar_id)
+            return (self.root / avatar_id).exists()
+
     def thumbnail(self, avatar_id: str, side_px: int = THUMBNAIL_PX) -> bytes:
-        """A JPEG of the first frame, at most `side_px` a side. Raises as `open`."""
+        """A JPEG of the first frame, at most `side_px` a side; of a bundled portrait's picture where it is unmade.
+
+        Raises as `open`.
+        """
+        offered = self.unmade(check_id(avatar_id))
         try:
-            packet = open_packet(self.root / check_id(avatar_id), avatar_id, self._inspected)
+            bgr = (
+                cv2.merge(list(open_packet(self.root / avatar_id, avatar_id, self._inspected).frames[0][::-1]))
+                if offered is None
+                else np.ascontiguousarray(load_picture(offered.path)[..., ::-1])
+            )
         except FileNotFoundError:
             raise PacketMissing(avatar_id) from None
-        bgr = cv2.merge(list(packet.frames[0][::-1]))
         shrink = min(1.0, side_px / max(bgr.shape[:2]))
         size = (max(1, round(bgr.shape[1] * shrink)), max(1, round(bgr.shape[0] * shrink)))
         small = cv2.resize(bgr, size, interpolation=cv2.INTER_AREA)

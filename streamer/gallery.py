@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from avatars.bundled import bundled_portraits
-from avatars.errors import AvatarError
+from avatars.bundled import BundledPortrait, bundled_portraits
+from avatars.errors import AvatarError, PacketMissing
 from avatars.folder import FileIdentity
+from avatars.precompile import FaceSettings
 from avatars.store import AvatarEntry, AvatarStore
 from streamer.http.wire import AvatarView
 from streamer.making import Making
@@ -26,7 +27,7 @@ class Gallery:
         self._titles = {p.id: p.title for p in bundled_portraits()}
 
     def prepare(self, on_progress: Callable[[str, float], None]) -> None:
-        """Prepare what is bundled and not yet in the store; a failure is told, not raised."""
+        """Prepare the first of the bundled ones where they are missing; a failure is told, not raised."""
 
         def note(avatar_id: str, done: float) -> None:
             with self._lock:
@@ -53,18 +54,24 @@ class Gallery:
             views.setdefault(avatar_id, self._unready(avatar_id, done, None))
         for avatar_id, error in failed.items():
             views.setdefault(avatar_id, self._unready(avatar_id, 0.0, error))
+        for portrait in bundled_portraits():
+            if portrait.id not in views and self._store.unmade(portrait.id) is not None:
+                views[portrait.id] = self._offered(portrait)
         order = list(self._titles)
         return sorted(views.values(), key=lambda v: (order.index(v.id) if v.id in order else len(order), v.id))
 
     def version(self, avatar_id: str) -> FileIdentity:
         """Tells one making of an avatar from the next. Raises PacketMissing, PacketInvalid."""
-        return self._store.version(avatar_id)
+        return self._store.bundled_version(avatar_id)
 
     def report(self, view: AvatarView) -> dict[str, Any]:
         """What precompilation found: grade, face size, pose, advice; empty where nobody looked."""
         if view.state != "ready":
             return {}
-        found = self._store.info(view.id).get("report")
+        try:
+            found = self._store.info(view.id).get("report")
+        except PacketMissing:
+            return {}  # a bundled one that nobody asked for yet
         return found if isinstance(found, dict) else {}
 
     def thumbnail(self, avatar_id: str, side_px: int) -> bytes:
@@ -81,6 +88,19 @@ class Gallery:
             state="ready",
             progress=1.0,
             thumbnail=_thumbnail(entry.avatar_id),
+        )
+
+    def _offered(self, portrait: BundledPortrait) -> AvatarView:
+        """A bundled one that is made as soon as somebody asks for it: as good as ready."""
+        return AvatarView(
+            id=portrait.id,
+            title=portrait.title,
+            width=portrait.side_px,
+            height=portrait.side_px,
+            cycle_frames=FaceSettings().cycle_frames,
+            state="ready",
+            progress=1.0,
+            thumbnail=_thumbnail(portrait.id),
         )
 
     def _unready(self, avatar_id: str, done: float, error: str | None) -> AvatarView:

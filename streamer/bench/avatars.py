@@ -119,7 +119,7 @@ def forget_pages(path: Path) -> None:
 
 def _still_figure(root: Path) -> float:
     store = AvatarStore(root / "still")
-    store.ensure_bundled(lambda *_: None)
+    store.make_bundled(bundled_portraits()[0].id)
     inspected = Inspected()
     path = store.root / bundled_portraits()[0].id
     first_frame(path, inspected)

@@ -6,7 +6,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from avatars.canvas import Canvas
 from avatars.pool import AvatarPool
 from avatars.store import AvatarStore
 from engines import catalog
@@ -28,14 +27,14 @@ def run() -> dict[str, float]:
     figures: dict[str, float] = {"speech_s": SECONDS}
     with tempfile.TemporaryDirectory(prefix="liveanchor-bench-") as folder:
         store = AvatarStore(Path(folder) / "avatars")
-        store.ensure_bundled(lambda avatar_id, done: None)
+        store.make_bundled("ruby")
         engine.warm_up()
         pool = AvatarPool(store)
         for name in ("miss", "hit"):
             wall_s, cpu_s = time.perf_counter(), time.process_time()
             packet, hit = pool.get("ruby")
             assert hit == (name == "hit")
-            speaker = talk.Speaker(engine, engine.attach(packet), Canvas(packet, CANVAS_PX))
+            speaker = talk.Speaker.of(engine, packet, CANVAS_PX)
             frames = talk.film(speaker, pcm48, Path(folder) / "film.mp4", lambda done, total: None)
             figures[f"{ENGINE}_{name}_wall_s"] = time.perf_counter() - wall_s
             figures[f"{ENGINE}_{name}_cpu_s"] = time.process_time() - cpu_s

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from avatars.bundled import bundled_portraits
+from avatars.bundled import FIRST, bundled_portraits
 from avatars.faces import FaceMesh
 from avatars.packet import AvatarPacket
 from avatars.picture import load_picture
@@ -54,7 +54,7 @@ def figures(root: Path) -> dict[str, float]:
 def write_variants(folder: Path, count: int) -> list[Path]:
     """Seeded variants of the bundled portraits, one PNG each: other sizes, colours, framing and sides."""
     folder.mkdir(parents=True, exist_ok=True)
-    originals = [load_picture(portrait.path) for portrait in bundled_portraits()]
+    originals = [load_picture(portrait.path) for portrait in bundled_portraits()[:FIRST]]
     paths = []
     for i in range(count):
         rng = np.random.default_rng(i)

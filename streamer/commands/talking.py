@@ -16,14 +16,12 @@ def talk(avatar: str, audio: Path, out: Path, engine_name: str, *, as_json: bool
 
     Raises AvatarError, EngineError, SpeechRejected, ConfigError.
     """
-    from avatars.canvas import Canvas
     from avatars.faces import FaceMesh
     from avatars.packet import AvatarPacket
     from avatars.picture import load_picture
     from avatars.precompile import precompile_portrait
     from avatars.store import AvatarStore
     from engines import catalog
-    from engines.contract import stage_of
     from streamer import talk as talking
     from streamer.config import Config
     from streamer.errors import ConfigError
@@ -36,7 +34,7 @@ def talk(avatar: str, audio: Path, out: Path, engine_name: str, *, as_json: bool
         if picture.is_file():
             return precompile_portrait(load_picture(picture), "portrait", FaceMesh(), source=picture.name)
         store = AvatarStore(config.avatars_dir)
-        store.ensure_bundled(lambda avatar_id, done: None)
+        store.make_bundled(avatar)
         return store.open(avatar)
 
     try:
@@ -46,8 +44,7 @@ def talk(avatar: str, audio: Path, out: Path, engine_name: str, *, as_json: bool
     pcm48 = decode_speech(sound, None, SpeechLimits(len(sound) + 1, 24 * 3600.0))
     packet = packet_of()
     engine = catalog.create(engine_name)
-    face = engine.attach(packet)
-    speaker = talking.Speaker(engine, face, Canvas(stage_of(face), max(packet.size_px)))
+    speaker = talking.Speaker.of(engine, packet, max(packet.size_px))
     began_s = time.perf_counter()
     with Progress(console=Console(stderr=True, quiet=as_json), transient=True) as progress:
         task = progress.add_task(f"rendering {out.name}", total=None)

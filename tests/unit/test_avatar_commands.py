@@ -23,9 +23,11 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with the three bundled avatars, made by the command itself."""
+    """A folder with three bundled avatars, made by the command itself."""
     folder = tmp_path_factory.mktemp("cli") / "avatars"
-    run = CliRunner().invoke(app, ["precompile", "--avatars", str(folder), "--jobs", "2"])
+    run = CliRunner().invoke(
+        app, ["precompile", "--avatars", str(folder), "--jobs", "2", "--specific", "ruby,blaze,mateo"]
+    )
     assert run.exit_code == 0, run.output
     return folder, run.stdout
 

@@ -103,3 +103,21 @@ def test_a_still_counts_its_one_frame(store):
     still, clip = size_bytes(store.open("anna")), size_bytes(store.open("clip"))
     assert frame < still < 3 * frame
     assert clip > 10 * frame
+
+
+def test_a_bundled_portrait_is_made_when_somebody_asks_for_it(tmp_path):
+    store = AvatarStore(tmp_path / "new")
+    packet, hit = AvatarPool(store).get("blaze")
+    assert not hit
+    assert packet.landmarks is not None
+    assert store.ids() == ["blaze"]
+
+
+def test_a_deleted_bundled_portrait_stays_away(tmp_path):
+    store = AvatarStore(tmp_path / "new")
+    assert store.thumbnail("blaze", 64)[:2] == b"\xff\xd8"  # it is offered before it is made
+    store.remove("blaze")
+    with pytest.raises(PacketMissing):
+        AvatarPool(store).get("blaze")
+    with pytest.raises(PacketMissing):
+        store.thumbnail("blaze")
