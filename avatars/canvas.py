@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import cv2
 import numpy as np
@@ -35,6 +36,8 @@ T = TypeVar("T")
 ANCHOR_CACHE_BYTES = 192 << 20
 """Finished anchor frames kept per canvas; a clip that needs more converts them again as they come round."""
 SPOT_CACHE_FRAMES = 512
+LIVING_CACHE_FRAMES = 32
+"""Anchor frames with lids or gaze laid over them, kept per canvas."""
 
 
 class Overlay(Protocol):
@@ -56,6 +59,20 @@ class Overlay(Protocol):
         ...
 
 
+@runtime_checkable
+class Living(Protocol):
+    """A face that does something of its own while nobody speaks, such as blinking."""
+
+    @property
+    def patch_px(self) -> int:
+        """Side of the square patch in which overlays have their places."""
+        ...
+
+    def overlays(self, index: int) -> tuple[Overlay, ...]:
+        """What lies over the anchor frame of a grid index: mostly nothing. The same objects when it looks the same."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spot:
     """Where the patch of one frame shows on the canvas, and what of the anchor shows through it."""
@@ -73,9 +90,10 @@ class _Spot:
 class Canvas:
     """Read-only I420 frames of one packet, and blending into copies of them. Threads and sessions may share it."""
 
-    def __init__(self, packet: AvatarPacket, max_side_px: int) -> None:
+    def __init__(self, packet: AvatarPacket, max_side_px: int, life: Living | None = None) -> None:
         """Fit the packet inside `max_side_px`: never enlarged, sides even (an odd last row or column is cut)."""
         self._packet = packet
+        self._life = life
         width, height = packet.size_px
         shrinking = min(1.0, max_side_px / max(width, height))
         self._shrinks = shrinking < 1.0
@@ -86,15 +104,26 @@ class Canvas:
         self._anchors: _Kept[U8] = _Kept(max(1, ANCHOR_CACHE_BYTES // anchor_bytes))
         self._spots: _Kept[_Spot | None] = _Kept(SPOT_CACHE_FRAMES)
         self._plans: _Kept[PatchPlan] = _Kept(SPOT_CACHE_FRAMES)
-        self._sheets = Sheets(self.anchor(0)) if len(set(self._order)) == 1 else None
+        self._living: _Kept[tuple[U8, tuple[Overlay, ...]]] = _Kept(LIVING_CACHE_FRAMES)
+        self._sheets = Sheets(self._plain(self._order[0])) if len(set(self._order)) == 1 else None
 
     @property
     def cycle_frames(self) -> int:
         return self._packet.cycle_frames
 
     def anchor(self, index: int) -> U8:
-        """The anchor frame of a grid index: (H * 3 // 2, W) u8 I420, read-only, shared."""
+        """The anchor frame of a grid index, its eyes alive: (H * 3 // 2, W) u8 I420, read-only, shared."""
         key = self._order[index % len(self._order)]
+        overlays = () if self._life is None else self._life.overlays(index)
+        spot = self._spot(index) if overlays else None
+        if self._life is None or spot is None:
+            return self._plain(key)
+        named = (key, *(id(overlay) for overlay in overlays))  # kept beside the frame, so that no other takes its name
+        lids = partial(self._lids, overlays, spot, self._life.patch_px)
+        return self._living.get(named, lambda: (self._enlivened(key, lids()), overlays))[0]
+
+    def _plain(self, key: int) -> U8:
+        """An anchor frame as the packet has it."""
         ready = self._packet.anchors
         if ready is not None and not self._shrinks:
             whole: U8 = ready.planes[key]
@@ -106,11 +135,11 @@ class Canvas:
 
         pixels (p, p, 3) u8 RGB: the face box stretched to a square; overlays lie over the patch.
         """
-        anchor = self.anchor(index)
+        anchor = self._plain(self._order[index % len(self._order)])
         spot = self._spot(index)
         if spot is None:
             return anchor
-        lids = [lid for lid in (self._lid(overlay, spot, pixels.shape[0]) for overlay in overlays) if lid is not None]
+        lids = self._lids(overlays, spot, pixels.shape[0])
         planes = anchor.copy() if self._sheets is None else self._sheets.take(tuple(lid[0] for lid in lids))
         target = split_planes(planes)
         front = stretch_planes(pixels, self._plan(index, spot, pixels.shape[0]))
@@ -120,9 +149,7 @@ class Canvas:
             total = np.multiply(source, weight, dtype=np.uint16)
             total += base
             np.right_shift(total, 8, out=plane[part], casting="unsafe")
-        for rect, lid, masks in lids:
-            for plane, part, source, mask in zip(target, parts_of(rect), lid, masks, strict=True):
-                plane[part] = lerp_u8(source, plane[part], mask)
+        _lay(target, lids)
         return _published(planes)
 
     def mix(self, a: U8, b: U8, weight: float, index: int) -> U8:
@@ -159,7 +186,7 @@ class Canvas:
             return None
         rect, luma = landing
         chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
-        anchor = split_planes(self.anchor(self._order.index(key)))
+        anchor = split_planes(self._plain(key))
         pairs = [
             _weigh(mask, plane[part], scale, offset)
             for mask, plane, part, (scale, offset) in zip(
@@ -172,6 +199,16 @@ class Canvas:
         sx, sy = self.size_px[0] / width, self.size_px[1] / height
         x1, y1, x2, y2 = self._packet.coords[key]
         return _Spot(rect, weights, bases, (x1 * sx, y1 * sy, x2 * sx, y2 * sy))
+
+    def _enlivened(self, key: int, lids: list[tuple[Box, Planes, Planes]]) -> U8:
+        planes = self._plain(key).copy()
+        _lay(split_planes(planes), lids)
+        return _published(planes)
+
+    def _lids(self, overlays: Iterable[Overlay], spot: _Spot, patch_px: int) -> list[tuple[Box, Planes, Planes]]:
+        """Those of the overlays that lie on the canvas."""
+        found = (self._lid(overlay, spot, patch_px) for overlay in overlays)
+        return [lid for lid in found if lid is not None]
 
     def _lid(self, overlay: Overlay, spot: _Spot, patch_px: int) -> tuple[Box, Planes, Planes] | None:
         """Rectangle, planes and masks of an overlay on the canvas."""
@@ -187,6 +224,13 @@ class Canvas:
         chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
         pixels = _warp(overlay.pixels, box, rect, cv2.BORDER_REPLICATE)
         return rect, rgb_to_planes(pixels), Planes(luma, chroma, chroma)
+
+
+def _lay(target: Planes, lids: Iterable[tuple[Box, Planes, Planes]]) -> None:
+    """Overlays over planes, in place."""
+    for rect, lid, masks in lids:
+        for plane, part, source, mask in zip(target, parts_of(rect), lid, masks, strict=True):
+            plane[part] = lerp_u8(source, plane[part], mask)
 
 
 class _Kept(Generic[T]):

@@ -62,7 +62,10 @@ class EngineSpec:
 
 @runtime_checkable
 class Face(Protocol):
-    """Engine-side handle of an attached packet: what the engine prepared for it. Opaque to everybody else."""
+    """Engine-side handle of an attached packet: what the engine prepared for it. Opaque to everybody else.
+
+    One that is also an `avatars.canvas.Living` blinks while nobody speaks.
+    """
 
     @property
     def packet(self) -> AvatarPacket: ...

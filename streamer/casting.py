@@ -10,7 +10,7 @@ from collections import OrderedDict
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from avatars.canvas import Canvas
+from avatars.canvas import Canvas, Living
 from avatars.packet import AvatarPacket
 from avatars.pool import AvatarPool
 from engines.contract import Face, LipSyncEngine, stage_of
@@ -25,6 +25,11 @@ class Cast:
     canvas: Canvas
     canvas_px: int
     """The side that was asked for; the canvas is never larger."""
+
+
+def staged(face: Face, canvas_px: int) -> Canvas:
+    """The canvas of an avatar, with whatever life its face has."""
+    return Canvas(stage_of(face), canvas_px, face if isinstance(face, Living) else None)
 
 
 class Casting:
@@ -66,7 +71,7 @@ class Casting:
             face, hit = self._engine.attach(packet), False
         known = self._canvases.get((avatar_id, canvas_px))
         if known is None or known[0] is not packet:
-            known, hit = (packet, Canvas(stage_of(face), canvas_px)), False
+            known, hit = (packet, staged(face, canvas_px)), False
         self._keep(avatar_id, canvas_px, face, known)
         return Cast(packet, face, known[1], canvas_px), hit
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from avatars.canvas import Canvas
+from avatars.packet import AvatarPacket
 from engines.contract import Face, FaceJob, FacePatch, LipSyncEngine
+from streamer.casting import staged
 from streamer.media import CHUNK_SAMPLES, FRAME_NS, S16, AudioChunk, AudioWindow, FrameSound, Picture, RenderedMouth
 from streamer.pipeline.compose import Composer
 from streamer.pipeline.resample import Decimator
@@ -26,6 +28,12 @@ class Speaker:
     engine: LipSyncEngine
     face: Face
     canvas: Canvas
+
+    @classmethod
+    def of(cls, engine: LipSyncEngine, packet: AvatarPacket, canvas_px: int) -> Speaker:
+        """Attach a packet and stage it. Raises EngineContract."""
+        face = engine.attach(packet)
+        return cls(engine, face, staged(face, canvas_px))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from avatars.packet import AvatarPacket
+from engines.contract import FaceOverlay
+from engines.warp.glances import EyeLife
+from engines.warp.lids import LidPainter
 from engines.warp.life import Life
 from engines.warp.moulds import Moulds
-from engines.warp.pose import shows_face
+from engines.warp.pose import patch_points, shows_face
 from engines.warp.rig import Rig, build_rig
 from engines.warp.shape import MouthShape
 
@@ -35,7 +38,9 @@ class WarpFace:
         self._still = packet.frames.strides[0] == 0
         self._lock = threading.Lock()
         self._rigs: OrderedDict[int, Rig | U8] = OrderedDict()
+        self._eyes = EyeLife(packet.avatar_id)
         self._rig(0)
+        self._lids = self._make_lids() if self._still else None
 
     @property
     def packet(self) -> AvatarPacket:
@@ -62,6 +67,16 @@ class WarpFace:
         """The same with the small irregularities of a living mouth, for a frame of the session's grid."""
         return self.render(shape, index, *self._life.at(index))
 
+    def overlays(self, index: int) -> tuple[FaceOverlay, ...]:
+        """Lids and gaze in a frame of the session's grid. People in clips blink for themselves."""
+        return () if self._lids is None else self._lids.overlays(self._eyes.at(index))
+
+    def _make_lids(self) -> LidPainter | None:
+        box, points = self._packet.coords[0], self._landmarks[0]
+        if not shows_face(points, box):
+            return None
+        return LidPainter(self._anchor(0), patch_points(points, box, self.patch_px))
+
     def _rig(self, frame: int) -> Rig | U8:
         key = 0 if self._still else frame
         with self._lock:
@@ -75,8 +90,9 @@ class WarpFace:
                 self._rigs.popitem(last=False)
         return made
 
-    def _make(self, frame: int) -> Rig | U8:
-        x1, y1, x2, y2 = box = self._packet.coords[frame]
+    def _anchor(self, frame: int) -> U8:
+        """(N, N, 3) u8 RGB: the face box of a frame as the portrait shows it, read-only."""
+        x1, y1, x2, y2 = self._packet.coords[frame]
         size = (self.patch_px, self.patch_px)
         width, height = self._packet.size_px
         rows = np.arange(y1, y2).clip(0, height - 1)  # a box may hang over the edge: the edge goes on
@@ -85,11 +101,14 @@ class WarpFace:
         shrinks = max(x2 - x1, y2 - y1) > self.patch_px
         anchor = cv2.resize(face, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC)
         anchor.flags.writeable = False
-        points = self._landmarks[frame]
+        return np.asarray(anchor, dtype=np.uint8)
+
+    def _make(self, frame: int) -> Rig | U8:
+        anchor, box, points = self._anchor(frame), self._packet.coords[frame], self._landmarks[frame]
         if not shows_face(points, box):
-            return np.asarray(anchor, dtype=np.uint8)
+            return anchor
         return build_rig(
-            np.asarray(anchor, dtype=np.uint8), self._shows(frame, size), np.array(points), box, self._moulds
+            anchor, self._shows(frame, (self.patch_px, self.patch_px)), np.array(points), box, self._moulds
         )
 
     def _shows(self, frame: int, size: tuple[int, int]) -> F32:

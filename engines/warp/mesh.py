@@ -42,4 +42,9 @@ EYE_CORNERS = (33, 133, 362, 263)
 """Outer and inner corner of the left eye, inner and outer of the right one."""
 EYE_LEFT = np.array((33, 246, 161, 160, 159, 158, 157, 173, 133, 155, 154, 153, 145, 144, 163, 7))
 EYE_RIGHT = np.array((263, 466, 388, 387, 386, 385, 384, 398, 362, 382, 381, 380, 374, 373, 390, 249))
+EYE_LIDS = (
+    (np.array((33, 246, 161, 160, 159, 158, 157, 173, 133)), np.array((33, 7, 163, 144, 145, 153, 154, 155, 133))),
+    (np.array((362, 398, 384, 385, 386, 387, 388, 466, 263)), np.array((362, 382, 381, 380, 374, 373, 390, 249, 263))),
+)
+"""Edges of the upper and the lower lid, left corner to right, of the left eye and the right one."""
 CHEEKS = np.array((50, 280, 205, 425, 36, 266))

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from avatars.canvas import Canvas
 from avatars.pool import AvatarPool
-from engines.contract import LipSyncEngine, stage_of
+from engines.contract import LipSyncEngine
 from streamer import speech, talk
 from streamer.clock import NS_PER_S, Clock
 from streamer.config import CANVAS_SIZES_PX, Config
@@ -54,8 +53,7 @@ class FilmStudio:
         if self._engine is None:
             self._engine = self._make_engine()
             self._engine.warm_up()
-        face = self._engine.attach(packet)
-        speaker = talk.Speaker(self._engine, face, Canvas(stage_of(face), canvas_px))
+        speaker = talk.Speaker.of(self._engine, packet, canvas_px)
         with tempfile.TemporaryDirectory(prefix="liveanchor-film-") as folder:
             path = Path(folder) / "film.mp4"
             frames = talk.film(speaker, pcm48, path, lambda done, total: None)

@@ -10,7 +10,7 @@ import pytest
 import skimage.data
 
 from avatars.blend import blend_rgb
-from avatars.bundled import bundled_portraits
+from avatars.bundled import FIRST, bundled_portraits
 from avatars.faces import FaceMesh
 from avatars.packet import AvatarPacket
 from avatars.picture import load_picture
@@ -23,7 +23,8 @@ from engines.warp.shape import MouthShape
 
 pytestmark = pytest.mark.unit
 
-PICTURES = [*(portrait.id for portrait in bundled_portraits()), "astronaut"]
+PORTRAITS = bundled_portraits()[:FIRST]
+PICTURES = [*(portrait.id for portrait in PORTRAITS), "astronaut"]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def engine() -> WarpEngine:
 
 @pytest.fixture(scope="module")
 def faces(mesh, engine) -> dict[str, WarpFace]:
-    pictures = {p.id: load_picture(p.path) for p in bundled_portraits()} | {"astronaut": skimage.data.astronaut()}
+    pictures = {p.id: load_picture(p.path) for p in PORTRAITS} | {"astronaut": skimage.data.astronaut()}
     return {name: engine.attach(precompile_portrait(rgb, name, mesh)) for name, rgb in pictures.items()}
 
 
