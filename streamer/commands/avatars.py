@@ -154,18 +154,27 @@ def import_folder(
 @app.command()
 def preview(
     avatar: Name,
-    out: Annotated[Path, typer.Argument(help="PNG or JPEG to write.")],
+    out: Annotated[
+        Path | None, typer.Argument(help="PNG or JPEG of the packet instead: face box, crop and mask.")
+    ] = None,
     frame: Annotated[int, typer.Option(help="Cycle frame.", min=0)] = 0,
     shifts: Annotated[str, typer.Option(help="Other splits to show, pixels, such as -8,0,8.")] = "",
     avatars_dir: Folder = DEFAULT_FOLDER,
 ) -> None:
-    """Draw where the mouth goes and how much of it shows."""
+    """See an avatar speak: ID-mouths.png, a sheet of eleven sounds, and ID.mp4, five seconds of talking."""
     from PIL import Image
 
     from avatars.preview import preview as draw
+    from streamer.commands.talking import show_off
     from streamer.errors import ConfigError
 
-    packet = _store(avatars_dir).open(avatar)
+    store = _store(avatars_dir)
+    store.make_bundled(avatar)
+    packet = store.open(avatar)
+    if out is None:
+        for path in show_off(packet, Path(avatar)):
+            typer.echo(str(path))
+        return
     try:
         shifts_px = tuple(int(text) for text in shifts.split(",") if text.strip())
     except ValueError:

@@ -5,10 +5,40 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
+
+if TYPE_CHECKING:
+    from avatars.packet import AvatarPacket
+
+
+SHOW_SECONDS = 5
+
+
+def show_off(packet: AvatarPacket, stem: Path) -> tuple[Path, Path]:
+    """Write a sheet of mouths (STEM-mouths.png) and a talking clip (STEM.mp4) of an avatar; the two files.
+
+    Raises EngineContract where nothing can speak with this packet, ConfigError where a file cannot be written.
+    """
+    from PIL import Image
+
+    from engines.warp import visemes
+    from engines.warp.engine import WarpEngine
+    from streamer import talk as talking
+    from streamer.app import web_folder
+    from streamer.media import SOUND_HZ
+    from streamer.speech import decode_speech
+
+    engine = WarpEngine()
+    sheet_path, film_path = stem.with_name(f"{stem.name}-mouths.png"), stem.with_name(f"{stem.name}.mp4")
+    Image.fromarray(visemes.sheet(engine.attach(packet))).save(sheet_path)
+    sound = (web_folder() / "samples" / "evening-news.ogg").read_bytes()
+    speaker = talking.Speaker.of(engine, packet, max(packet.size_px))
+    talking.film(speaker, decode_speech(sound, "audio/ogg")[: SHOW_SECONDS * SOUND_HZ], film_path, lambda *_: None)
+    return sheet_path, film_path
 
 
 def talk(avatar: str, audio: Path, out: Path, engine_name: str, *, as_json: bool) -> None:
@@ -17,7 +47,6 @@ def talk(avatar: str, audio: Path, out: Path, engine_name: str, *, as_json: bool
     Raises AvatarError, EngineError, SpeechRejected, ConfigError.
     """
     from avatars.faces import FaceMesh
-    from avatars.packet import AvatarPacket
     from avatars.picture import load_picture
     from avatars.precompile import precompile_portrait
     from avatars.store import AvatarStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import av
 import numpy as np
 import pytest
 from PIL import Image
@@ -118,6 +119,17 @@ def test_preview_draws_the_packet_and_other_shifts(made, tmp_path):
         assert more.width == 2 * one.width
     with pytest.raises(ConfigError, match="whole numbers"):
         call("avatars", "preview", "ruby", tmp_path / "x.png", "--shifts", "a", "--avatars", folder)
+
+
+def test_preview_shows_an_avatar_speaking(made, tmp_path, monkeypatch):
+    folder, _ = made
+    monkeypatch.chdir(tmp_path)
+    assert call("avatars", "preview", "ruby", "--avatars", folder).stdout.split() == ["ruby-mouths.png", "ruby.mp4"]
+    with Image.open("ruby-mouths.png") as sheet:
+        assert sheet.width == 11 * sheet.height
+    with av.open("ruby.mp4") as film:
+        assert film.streams.video[0].frames == 125
+        assert 4.9 < film.streams.audio[0].duration * film.streams.audio[0].time_base < 5.2
 
 
 def test_import_brings_a_packet_in_under_another_name_and_remove_takes_it_away(made, tmp_path):
