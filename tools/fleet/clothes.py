@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import bpy  # it brings bmesh
+
+# isort: split
 import bmesh
 import body
-import bpy  # first: it brings bmesh
 import numpy as np
 import shading
 from features import Points, mesh_of, surface_of
@@ -240,18 +242,18 @@ def _band(tailor: Tailor, fabric: Fabric, tall_m: float) -> None:
     """The ribbed band of a crew neck, or the roll of a turtleneck."""
 
     def height(share: float) -> float:
-        return tailor.base(180 - abs(360 * share - 180)) + 0.003
+        return tailor.base(360 * share - 180) + 0.003
 
     tall = tall_m > 0.03
 
     def low(share: float) -> np.ndarray:
-        return tailor.around(360 * share, height(share) - 0.006, 0.007)
+        return tailor.around(360 * share - 180, height(share) - 0.006, 0.007)
 
     def high(share: float) -> np.ndarray:
-        return tailor.around(360 * share, height(share) + tall_m, 0.006 if tall else 0.004)
+        return tailor.around(360 * share - 180, height(share) + tall_m, 0.006 if tall else 0.004)
 
     def bulge(share: float, s: float) -> np.ndarray:
-        angle = 2 * np.pi * share
+        angle = 2 * np.pi * share - np.pi  # the seam lies at the nape
         way = np.array([np.sin(angle), -np.cos(angle), 0])
         return way * (0.007 if tall else 0.002) * np.sin(np.pi * s) ** 0.6
 

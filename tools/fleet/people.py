@@ -263,8 +263,7 @@ def person_of(
     )  # fmt: skip
     details = details_of(rng, man=bool(man))
     haircut = replace(STYLES[style], parting_m=float(rng.choice((-1, 1)) * rng.uniform(0.018, 0.036)))
-    if grey > 0.3 and hair == "silver":
-        root = "#8d857e"
+    root = _mixed(root, "#000000", 0.35)  # skin scatters light under it
     brow_colour = {
         "blond": "#6b4d2c",
         "silver": "#6e6862",
