@@ -95,7 +95,7 @@ def test_two_people_do_not_blink_together():
 def test_who_is_idle_blinks_and_costs_a_reference(packets):
     engine, packet = WarpEngine(), packets[PORTRAITS[0].id]
     face = engine.attach(packet)
-    canvas, still = staged(packet, face, 512), Canvas(packet, 512)
+    canvas, still = staged(face, 512), Canvas(packet, 512)
     indices = range(60 * FPS)
     frames = {id(canvas.anchor(index)): canvas.anchor(index) for index in indices}
     assert 6 <= len(frames) <= 20
@@ -107,7 +107,7 @@ def test_who_is_idle_blinks_and_costs_a_reference(packets):
 def test_speaking_and_idle_pictures_blink_alike(packets):
     engine, packet = WarpEngine(), packets[PORTRAITS[0].id]
     face = engine.attach(packet)
-    canvas = staged(packet, face, 512)
+    canvas = staged(face, 512)
     blink = next(i for i in itertools.count() if face.overlays(i) and not face.overlays(i - 1))
     for index in (blink - 1, blink, blink + 1, blink + 8):
         spoken = canvas.blend(index, face.neutral, face.overlays(index)).astype(int)

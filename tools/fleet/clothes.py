@@ -153,7 +153,7 @@ class Tailor:
         reach = self.neck_m + 0.012
         level = (
             self.side_m
-            + {"jacket": 0.016, "vee": -0.02}.get(cut, 0.006)
+            + {"jacket": 0.034, "vee": -0.02}.get(cut, 0.006)
             - spread * reach * (0.6 if cut == "vee" else 1)
         )
         rise = max(0.12, (level - (front[2] - self.pit[2])) / (self.axis_y + 0.02 - self.pit[1]))
