@@ -46,9 +46,9 @@ def show(
 
 def film(file: Path, out: Path, config: Config, *, quiet: bool) -> dict[str, object]:
     """Render a show. Raises ConfigError, AvatarError, EngineError."""
-    from avatars.canvas import Canvas
     from avatars.store import AvatarStore
     from engines import catalog
+    from streamer.casting import staged
     from streamer.film import FILM, recording
     from streamer.performer import Speaker
     from streamer.roundtable.production import Production
@@ -63,12 +63,13 @@ def film(file: Path, out: Path, config: Config, *, quiet: bool) -> dict[str, obj
         sounds = asyncio.run(gather_sounds(described, file.resolve().parent, Voices(config.piper_folder), executor))
     timeline = lay_out(described, sounds)
     store = AvatarStore(config.avatars_dir)
-    store.ensure_bundled(lambda avatar_id, done: None)
+    for seat in described.seats:
+        store.make_bundled(seat.avatar)
     engine = catalog.create(config.engine)
     engine.warm_up()
     packets = {seat.avatar: store.open(seat.avatar) for seat in described.seats}
     faces = {avatar: engine.attach(packet) for avatar, packet in packets.items()}
-    stages = {avatar: Canvas(packet, SEAT_CANVAS_PX) for avatar, packet in packets.items()}
+    stages = {avatar: staged(face, SEAT_CANVAS_PX) for avatar, face in faces.items()}
     speakers = {s.seat: Speaker(engine, faces[s.avatar], stages[s.avatar]) for s in described.seats}
     production = Production(described, timeline, speakers)
     with (
