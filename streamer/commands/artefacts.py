@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,7 +35,8 @@ def verify(graph: Path, models: Path | None, *, seeded: bool, reduced: bool, as_
     from engines.musetalk.export import label_of
 
     tiny = label_of(graph).get("stage") == "tiny"
-    finding = verifying.verify(graph, _networks(models, seeded=seeded, reduced=reduced, tiny=tiny))
+    nets = _networks(models, seeded=seeded, reduced=reduced, tiny=tiny)
+    finding = verifying.verify(graph, nets, threads=os.cpu_count() or 1)
     if as_json:
         typer.echo(json.dumps(finding.as_json(), indent=2))
     else:
