@@ -15,8 +15,10 @@ F64 = npt.NDArray[np.float64]
 BANDS = 80
 WINDOW_SAMPLES = 400
 HOP_SAMPLES = 160
-_FLOOR = 1e-10
-_RANGE = 8.0
+SILENT_TAIL_SAMPLES = 5 * HOP_SAMPLES
+"""With so much silence behind it the last frame of a sound hears nothing else."""
+FLOOR = 1e-10
+RANGE_DECADES = 8.0
 """Decades below the loudest moment that are kept."""
 _LINEAR_TO_HZ, _LINEAR_STEP_HZ = 1000.0, 200.0 / 3.0
 _LOG_STEP = np.log(6.4) / 27.0
@@ -28,30 +30,33 @@ def log_mel(samples: F32, total_samples: int | None = None) -> F32:
     Values are relative to the loudest moment of what was given.
     """
     total = len(samples) if total_samples is None else total_samples
-    sound = np.zeros(total, np.float64)
     kept = min(total, len(samples))
+    sound = np.zeros(min(total, kept + SILENT_TAIL_SAMPLES), np.float64)
     sound[:kept] = samples[:kept]
-    half = WINDOW_SAMPLES // 2
-    padded = np.pad(sound, half, mode="reflect")
-    frames = np.lib.stride_tricks.sliding_window_view(padded, WINDOW_SAMPLES)[::HOP_SAMPLES][: total // HOP_SAMPLES]
-    # Frames in the silence behind the sound are all alike: one of them stands for the rest.
-    heard = min(len(frames), -(-(kept + WINDOW_SAMPLES) // HOP_SAMPLES) + 1)
-    power = np.abs(np.fft.rfft(frames[:heard] * _hann(), axis=1)) ** 2
-    found = np.log10(np.maximum(power @ _filters(), _FLOOR))
-    found = np.maximum(found, found.max(initial=np.log10(_FLOOR)) - _RANGE)
-    quiet = max(np.log10(_FLOOR), float(found.max(initial=np.log10(_FLOOR))) - _RANGE)
-    whole = np.full((len(frames), BANDS), quiet)
-    whole[:heard] = found
-    return np.ascontiguousarray(((whole + 4.0) / 4.0).T.astype(np.float32))
+    padded = np.pad(sound, WINDOW_SAMPLES // 2, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, WINDOW_SAMPLES)[::HOP_SAMPLES]
+    frames = frames[: len(sound) // HOP_SAMPLES]
+    power = np.abs(np.fft.rfft(frames * hann(), axis=1)) ** 2
+    found = np.log10(np.maximum(power @ filters(), FLOOR))
+    loudest = float(found.max(initial=np.log10(FLOOR)))
+    found = (np.maximum(found, loudest - RANGE_DECADES) + 4.0) / 4.0
+    # What lies further behind is silence like the last of these frames.
+    whole = np.empty((BANDS, total // HOP_SAMPLES), np.float32)
+    whole[:, : len(frames)] = found.T
+    whole[:, len(frames) :] = (
+        found[-1:].T if len(frames) else (max(np.log10(FLOOR), loudest - RANGE_DECADES) + 4.0) / 4.0
+    )
+    return whole
 
 
 @cache
-def _hann() -> F64:
+def hann() -> F64:
+    """(400,): one period."""
     return np.asarray(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW_SAMPLES) / WINDOW_SAMPLES), dtype=np.float64)
 
 
 @cache
-def _filters() -> F64:
+def filters() -> F64:
     """(201, 80): triangles over Slaney's mel scale, each of the same area."""
     edges_hz = _mel_to_hz(np.linspace(0.0, _hz_to_mel(ANALYSIS_HZ / 2), BANDS + 2))
     bins_hz = np.linspace(0.0, ANALYSIS_HZ / 2, WINDOW_SAMPLES // 2 + 1)[:, None]

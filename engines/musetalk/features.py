@@ -7,9 +7,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from engines.contract import ANALYSIS_HZ
-from engines.logmel import log_mel
-from engines.musetalk.whisper import SECONDS
+from engines.logmel import HOP_SAMPLES
+from engines.musetalk.mel import LogMel
+from engines.musetalk.whisper import MEL_FRAMES
 from engines.musetalk.windows import AROUND_STEPS, FRAME_STEP, TOKENS, WIDTH, WINDOW_SAMPLES, WINDOW_STEPS
 
 F32 = npt.NDArray[np.float32]
@@ -26,12 +26,13 @@ class FeatureExtractor:
         self._encoder = encoder.eval().to(device)
         self._device = torch.device(device)
         self._dtype = next(encoder.parameters()).dtype
-        self._total_samples = WINDOW_SAMPLES if short else SECONDS * ANALYSIS_HZ
+        frames = WINDOW_SAMPLES // HOP_SAMPLES if short else MEL_FRAMES
+        self._mel = LogMel(frames).to(device)
 
     def __call__(self, windows: F32) -> F32:
-        mel = np.stack([log_mel(window, self._total_samples) for window in windows])
         with torch.inference_mode():
-            states = self._encoder(torch.from_numpy(mel).to(self._device, self._dtype))
+            mel = self._mel(torch.from_numpy(windows).to(self._device))
+            states = self._encoder(mel.to(self._dtype))
             first = FRAME_STEP - AROUND_STEPS
             tokens = states[:, first : first + WINDOW_STEPS].reshape(len(windows), TOKENS, WIDTH)
             return np.asarray(tokens.float().cpu().numpy())

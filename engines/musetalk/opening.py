@@ -52,6 +52,8 @@ def open_engine(
     if precision not in _DTYPES:
         raise EngineUnavailable(NAME, f"there is no precision {precision!r}", f"Choose one of: {', '.join(_DTYPES)}.")
     nets = options.networks()
+    if device != "cpu":
+        nets.whisper.to(_DTYPES[precision])
     features = FeatureExtractor(nets.whisper, device, short=bool(options.get("short_audio", False)))
     parts = Parts(
         features=features,

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from engines.musetalk.layers import LayerNorm, attend
 
-SECONDS = 30
 STEPS = 1500
 """Encoder steps in 30 s, 20 ms each."""
 MEL_FRAMES = 2 * STEPS

@@ -14,13 +14,14 @@ torch = pytest.importorskip("torch", reason="MuseTalk needs the [musetalk] extra
 
 from engines.logmel import log_mel  # noqa: E402
 from engines.musetalk.latents import VaeLatents, prepared  # noqa: E402
+from engines.musetalk.mel import LogMel  # noqa: E402
 from engines.musetalk.parsing import BiSeNet, normalised  # noqa: E402
 from engines.musetalk.stages import FULL, DecoderStage, networks  # noqa: E402
 from engines.musetalk.unet import Unet, UnetSizes  # noqa: E402
 from engines.musetalk.vae import SCALING, Vae, VaeSizes, renamed  # noqa: E402
 from engines.musetalk.weights import difference, seed  # noqa: E402
 from engines.musetalk.whisper import MEL_FRAMES, WhisperEncoder, WhisperSizes  # noqa: E402
-from engines.musetalk.windows import positions, recorded_tokens  # noqa: E402
+from engines.musetalk.windows import WINDOW_SAMPLES, positions, recorded_tokens  # noqa: E402
 
 pytestmark = pytest.mark.contract
 torch.set_num_threads(1)
@@ -94,6 +95,17 @@ def test_sound_gives_the_official_encoder_states():
     tokens = recorded_tokens(states, len(sound))
     assert len(tokens) == int(golden["n_windows"])
     assert off(tokens[golden["win_frames"]][:, :, golden["win_cols"]], golden["win"]) <= 1e-4
+
+
+def test_a_short_sound_made_long_where_the_network_runs_is_the_long_sound():
+    window = np.random.default_rng(0).normal(size=WINDOW_SAMPLES).astype(np.float32)
+    window[: WINDOW_SAMPLES // 2] *= 1e-3
+    quiet = np.zeros_like(window)
+    found = LogMel(MEL_FRAMES)(torch.from_numpy(np.stack([window, quiet]))).numpy()
+    for sound, mel in zip((window, quiet), found, strict=True):
+        assert off(mel, log_mel(sound, 480_000)) <= 1e-4
+    short = LogMel(WINDOW_SAMPLES // 160)(torch.from_numpy(window[None]))[0].numpy()
+    assert off(short, log_mel(window)) <= 1e-4
 
 
 class PooledVae(torch.nn.Module):
