@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from avatars.packet import AvatarPacket
-from engines.contract import FaceJob, FaceOverlay, FacePatch, LipSyncEngine
+from engines.contract import Face, FaceJob, FaceOverlay, FacePatch, LipSyncEngine, stage_of
 from engines.errors import EngineError, EngineOutput
 from streamer import patches
 from streamer.batching import Batch, BatchPlanner, Ticket
@@ -177,11 +176,11 @@ class Inference:
         self._life, self._thread = self._born(engine)
         self._thread.start()
 
-    def session(self, blender: Blender, packet: AvatarPacket | None = None) -> SessionRenderer:
-        """packet: the avatar whose face the patches must resemble; None: anything is shown."""
-        if packet is None or not self._life.engine.spec.shows_faces:
+    def session(self, blender: Blender, face: Face | None = None) -> SessionRenderer:
+        """face: whose patches must look like the avatar's own; None: anything is shown."""
+        if face is None or not self._life.engine.spec.shows_faces:
             return SessionRenderer(self, blender, None)
-        return SessionRenderer(self, blender, PatchGuard(packet))
+        return SessionRenderer(self, blender, PatchGuard(stage_of(face)))
 
     def submit(self, session: SessionRenderer, order: _Order) -> None:
         """Queue an order."""

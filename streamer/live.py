@@ -100,7 +100,7 @@ class LiveLine:
 
     def recast(self, cast: Cast) -> None:
         """Another avatar, or the same at another size, from the next picture on."""
-        self._stages.lipsync.recast(cast.face, self._parts.inference.session(cast.canvas, cast.packet))
+        self._stages.lipsync.recast(cast.face, self._parts.inference.session(cast.canvas, cast.face))
         self._stages.composer.recast(cast.canvas)
 
     def play(self, clip: interlude.Clip) -> None:
@@ -221,7 +221,7 @@ def _stages(parts: SessionParts, deadline_ns: Callable[[int], int]) -> Stages:
     return Stages(
         vad.Vad(vad.VadSettings(vad_config.aggressiveness, vad_config.minimum_speech_ms, vad_config.hangover_ms)),
         window.Windower(window.WindowSettings(spec.context_samples, spec.lookahead_samples, vad_config.preroll_ms)),
-        lipsync.LipSync(cast.face, parts.inference.session(cast.canvas, cast.packet), deadline_ns),
+        lipsync.LipSync(cast.face, parts.inference.session(cast.canvas, cast.face), deadline_ns),
         compose.Composer(cast.canvas),
     )
 

@@ -83,7 +83,7 @@ class VirtualEngine:
         self._free_ns = 0
         self._done: Channel = Channel("done", 4096, WhenFull.DROP_OLDEST)
 
-    def session(self, canvas, packet=None):
+    def session(self, canvas, face=None):
         return SimpleNamespace(
             submit=lambda job, deliver: self._submit(canvas, job, deliver),
             void=lambda generation: None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -162,7 +163,7 @@ async def rendered(engine, jobs, count):
         if len(done) >= count:
             event.set()
 
-    session = inference.session(PlainCanvas(), PACKET)
+    session = inference.session(PlainCanvas(), SimpleNamespace(packet=PACKET))
     for one in jobs:
         session.submit(one, deliver)
     async with asyncio.timeout(5):
