@@ -155,10 +155,12 @@ class _Bucket:
 class TensorRtChain:
     """Implements chain.Chain."""
 
-    def __init__(self, api: TensorRt, plans: Sequence[Plan], buckets: tuple[int, ...]) -> None:
+    def __init__(
+        self, api: TensorRt, plans: Sequence[Plan], buckets: tuple[int, ...], cuda: Cuda | None = None
+    ) -> None:
         """Raises EngineUnavailable (no GPU, a plan of another machine), EngineContract."""
         self.buckets = buckets
-        self._cuda = Cuda()
+        self._cuda = cuda or Cuda()
         self._flow = Flow(tuple(plan.contract for plan in plans))
         self._stages = [_Stage(api, plan, buckets) for plan in plans]
         self._same_types()
