@@ -1,7 +1,7 @@
 """The way data takes through TensorRT plans, on a stand-in device of ordinary memory.
 
-Copies, addresses and replays are real. The stand-in poisons its memory, refuses addresses it did not give out and counts what is alive; its plans compute the
-contract network. What only a GPU can show is in tests/gpu.
+Copies, addresses and replays are real. The stand-in poisons its memory, refuses addresses it did not give out and
+counts what is alive; its plans compute the contract network. What only a GPU can show is in tests/gpu.
 """
 
 from __future__ import annotations
