@@ -15,7 +15,7 @@ RTX, CLASSIC = "tensorrt-rtx", "tensorrt"
 _MODULES = {RTX: "tensorrt_rtx", CLASSIC: "tensorrt"}
 _REMEDIES = {
     RTX: "Install it: pip install 'liveanchor[gpu]'.",
-    CLASSIC: "Install it from NVIDIA's own index: pip install 'tensorrt>=10.12'.",
+    CLASSIC: "Install it, NVIDIA's own index in reach: pip install 'liveanchor[tensorrt]'.",
 }
 _OLDEST = (10, 12)
 USED_NAMES = {

@@ -53,6 +53,8 @@ def _musetalk() -> dict[str, float]:
         return {}
     found = {"log_mel_numpy_cpu_ms": _median_ms(lambda: log_mel(np.zeros(WINDOW_SAMPLES, np.float32), 480_000), _RUNS)}
     stages = rehearsal.Stages()
+    apart, size = stages.short_audio_difference()
+    found |= {"musetalk_short_audio_mean_difference": apart, "musetalk_audio_mean_size": size}
     for bucket in FULL_BUCKETS:
         for stage in rehearsal.STAGES:
             call = stages.call(stage, bucket)
