@@ -52,9 +52,9 @@ def looped(seconds):
 def test_a_portrait_becomes_a_loop_that_moves_inside_its_face_crop_only(tmp_path, source):
     store = AvatarStore(tmp_path)
     seen = []
-    workshop = Workshop(store, finder=Sure(), makers=Makers(idle=looped(0.6)))
+    workshop = Workshop(store, finder=Sure(), makers=Makers(idle=looped(0.4)))
     made = workshop.make(source, "anna", progress=seen.append)
-    assert (made.info["kind"], made.info["cycle_frames"]) == ("idle loop", 15)
+    assert (made.info["kind"], made.info["cycle_frames"]) == ("idle loop", 10)
     assert made.info["idle"]["name"] == "liveportrait"
     packet = store.open("anna")
     frames = np.asarray(packet.frames)
@@ -68,9 +68,9 @@ def test_a_portrait_becomes_a_loop_that_moves_inside_its_face_crop_only(tmp_path
 
 def test_a_loop_is_made_again_only_when_it_would_be_another(tmp_path, source):
     store = AvatarStore(tmp_path)
-    assert Workshop(store, finder=Sure(), makers=Makers(idle=looped(0.2))).make(source, "anna").fresh
-    assert not Workshop(store, finder=Sure(), makers=Makers(idle=looped(0.2))).make(source, "anna").fresh
-    assert Workshop(store, finder=Sure(), makers=Makers(idle=looped(0.4))).make(source, "anna").fresh
+    assert Workshop(store, finder=Sure(), makers=Makers(idle=looped(0.08))).make(source, "anna").fresh
+    assert not Workshop(store, finder=Sure(), makers=Makers(idle=looped(0.08))).make(source, "anna").fresh
+    assert Workshop(store, finder=Sure(), makers=Makers(idle=looped(0.12))).make(source, "anna").fresh
     still = Workshop(store, finder=Sure()).make(source, "anna")
     assert still.fresh
     assert still.info["kind"] == "portrait"
