@@ -63,7 +63,7 @@ def test_no_two_are_the_same_person():
     for a, b in itertools.combinations(shapes, 2):
         (shape_a, skin_a), (shape_b, skin_b) = shapes[a], shapes[b]
         apart = np.sqrt(((shape_a - shape_b) ** 2).sum(1).mean())
-        assert apart >= 0.030 or np.abs(skin_a - skin_b).mean() >= 18, (a, b)
+        assert apart >= 0.014 or np.abs(skin_a - skin_b).mean() >= 18, (a, b)
 
 
 def _mouth(mesh, rgb):

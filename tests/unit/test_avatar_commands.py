@@ -21,6 +21,8 @@ from streamer.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 
+SIDE_PX = bundled_portraits()[0].side_px
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
@@ -88,7 +90,7 @@ def test_an_engine_without_its_weights_says_what_to_install(tmp_path):
 def test_list_show_and_verify_tell_what_there_is(made):
     folder, _ = made
     listed = call("avatars", "list", "--avatars", folder).stdout
-    assert "768 x 768" in listed
+    assert f"{SIDE_PX} x {SIDE_PX}" in listed
     info = json.loads(call("avatars", "show", "ruby", "--avatars", folder).stdout)
     assert info["cycle_frames"] == 25
     assert info["report"]["grade"] == "A"
@@ -135,7 +137,7 @@ def test_preview_shows_an_avatar_speaking(made, tmp_path, monkeypatch):
 def test_import_brings_a_packet_in_under_another_name_and_remove_takes_it_away(made, tmp_path):
     folder, _ = made
     output = call("avatars", "import", folder / "ruby", "--id", "rubina", "--avatars", tmp_path).stdout
-    assert "rubina: 25 frames of 768 x 768" in output
+    assert f"rubina: 25 frames of {SIDE_PX} x {SIDE_PX}" in output
     assert AvatarStore(tmp_path).ids() == ["rubina"]
     call("avatars", "remove", "rubina", "--yes", "--avatars", tmp_path)
     assert AvatarStore(tmp_path).ids() == []

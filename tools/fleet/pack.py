@@ -19,7 +19,7 @@ from avatars.precompile import precompile_portrait
 ROOT = Path(__file__).resolve().parents[2]
 PORTRAITS = ROOT / "avatars" / "portraits"
 SHEET = ROOT / "docs" / "anchors.webp"
-NEAREST = 0.030
+NEAREST = 0.014
 """Root mean square distance of two meshes, in distances between the eyes, below which two people look alike."""
 SKIN_APART = 18.0
 """Such faces may both stay if their skins differ by this much (mean RGB distance, 0..255)."""
