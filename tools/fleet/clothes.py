@@ -147,7 +147,7 @@ class Tailor:
     def neckline(self, cut: str) -> list[tuple[np.ndarray, np.ndarray]]:
         """The planes that cut a top's neck."""
         front = self.pit + np.array(
-            [0, 0, {"vee": -0.05, "scoop": -0.014, "shirt": 0.014, "jacket": 0.03}.get(cut, 0.006)]
+            [0, 0, {"vee": -0.038, "scoop": 0.004, "shirt": 0.014, "jacket": 0.03}.get(cut, 0.006)]
         )
         spread = {"vee": (self.side_m + 0.05) / (self.neck_m + 0.012) * 0.75, "jacket": 0.0}.get(cut, 0.55)
         reach = self.neck_m + 0.012
