@@ -117,7 +117,7 @@ class Server:
         self.rooms = Rooms(RoomsParts(config, self.clock, self.codecs, ice, self.station, self.registry.new_session))
 
         self.recording_executor = ThreadPoolExecutor(2, "recordings")
-        self.recordings = Recordings(config, self.recording_executor)
+        self.recordings = Recordings(config, self.recording_executor, ice, self.clock)
 
     def _count_feeds(self) -> None:
         metrics, station = self.metrics, self.station

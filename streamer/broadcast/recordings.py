@@ -9,50 +9,56 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from streamer.broadcast.feed import Feed
+from streamer.broadcast.publisher import Publisher
 from streamer.broadcast.recorder import Recorder, RecordingOrder
 from streamer.channel import ChannelClosed
-from streamer.clock import wall_clock_s
+from streamer.clock import Clock, wall_clock_s
 from streamer.config import Config
 from streamer.errors import FeedUnavailable, SessionClosed, SessionNotFound
 from streamer.film import RECORDINGS, RTMP
 from streamer.graphics.lettering import Lettering
 from streamer.graphics.overlay import badge
 from streamer.media import Picture
+from streamer.rtc.settings import IceSettings
 from streamer.session import Session
 
 KEPT = 100
 """Ended recordings that are still listed."""
 
 Watchers = list[Callable[[Picture], None]]
+Recording = Recorder | Publisher
+"""To a file or an RTMP server, or by WHIP."""
 
 
 class Recordings:
     """`run` must be running before anything is started."""
 
-    def __init__(self, config: Config, executor: Executor) -> None:
+    def __init__(self, config: Config, executor: Executor, ice: IceSettings, clock: Clock) -> None:
         self._config = config
+        self._ice = ice
+        self._clock = clock
         self._executor = executor
-        self._recorders: OrderedDict[str, Recorder] = OrderedDict()
+        self._recorders: OrderedDict[str, Recording] = OrderedDict()
         self._group: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
 
-    def list(self) -> list[Recorder]:
+    def list(self) -> list[Recording]:
         """The newest last."""
         return list(self._recorders.values())
 
-    def get(self, recording_id: str) -> Recorder:
+    def get(self, recording_id: str) -> Recording:
         """Raises SessionNotFound."""
         found = self._recorders.get(recording_id)
         if found is None:
             raise SessionNotFound
         return found
 
-    def record_feed(self, feed: Feed, kind: str, words: str | None = None) -> Recorder:
+    def record_feed(self, feed: Feed, kind: str, words: str | None = None) -> Recording:
         """Record a feed to a file; `words`: of a badge. Raises FeedUnavailable (400, 503), SessionClosed."""
         order = self._order(feed.name, feed.size_px, kind, words)
         return self._start(Recorder(order, self._executor), feed.taps, feed.ended)
 
-    def record_session(self, session: Session, kind: str, words: str | None = None) -> Recorder:
+    def record_session(self, session: Session, kind: str, words: str | None = None) -> Recording:
         """Record what a visitor sees and hears. Raises as `record_feed`."""
         order = self._order(session.id[:8], session.cast.canvas.size_px, kind, words)
 
@@ -66,12 +72,17 @@ class Recordings:
 
         return self._start(Recorder(order, self._executor), session.watchers, ended)
 
-    def push(self, feed: Feed, url: str) -> Recorder:
-        """Send a feed to an RTMP server that the settings allow. Raises FeedUnavailable (400, 403, 503)."""
-        if not url.startswith(("rtmp://", "rtmps://")):
-            raise FeedUnavailable("feeds can be pushed to rtmp:// and rtmps:// addresses", 400)
+    def push(self, feed: Feed, url: str, token: str | None = None) -> Recording:
+        """Send a feed to a server that the settings allow: RTMP, or WHIP with its bearer `token`.
+
+        Raises FeedUnavailable (400, 403, 503), SessionClosed.
+        """
+        if not url.startswith(("rtmp://", "rtmps://", "http://", "https://")):
+            raise FeedUnavailable("feeds can be pushed to rtmp(s):// addresses, and by WHIP to http(s):// ones", 400)
         if not any(url.startswith(prefix) for prefix in self._config.broadcast.push_to):
             raise FeedUnavailable("this address is not among broadcast.push_to of the settings", 403)
+        if url.startswith("http"):
+            return self._start(Publisher(feed, url, token, self._ice, self._clock), None, feed.ended)
         order = RecordingOrder(feed.name, url, RTMP, feed.size_px)
         return self._start(Recorder(order, self._executor), feed.taps, feed.ended)
 
@@ -98,7 +109,7 @@ class Recordings:
         overlay = badge(words, size_px, Lettering()) if words is not None else None
         return RecordingOrder(source, str(path), RECORDINGS[kind], size_px, overlay)
 
-    def _start(self, recorder: Recorder, watchers: Watchers, ended: Callable[[], Awaitable[None]]) -> Recorder:
+    def _start(self, recorder: Recording, watchers: Watchers | None, ended: Callable[[], Awaitable[None]]) -> Recording:
         if self._group is None or self._closing.is_set():
             raise SessionClosed
         limit = self._config.limits.recordings
@@ -109,10 +120,11 @@ class Recordings:
             oldest = next(key for key, r in self._recorders.items() if r.state != "recording")
             del self._recorders[oldest]
         self._group.create_task(self._run(recorder, watchers, ended), name=f"recording-{recorder.id}")
-        watchers.append(recorder.take)
+        if watchers is not None and isinstance(recorder, Recorder):
+            watchers.append(recorder.take)
         return recorder
 
-    async def _run(self, recorder: Recorder, watchers: Watchers, ended: Callable[[], Awaitable[None]]) -> None:
+    async def _run(self, recorder: Recording, watchers: Watchers | None, ended: Callable[[], Awaitable[None]]) -> None:
         async def until_ended() -> None:
             await ended()
             recorder.stop()
@@ -122,5 +134,6 @@ class Recordings:
             try:
                 await recorder.run()
             finally:
-                watchers.remove(recorder.take)
+                if watchers is not None and isinstance(recorder, Recorder):
+                    watchers.remove(recorder.take)
                 waiting.cancel()

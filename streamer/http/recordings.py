@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from streamer.broadcast.recorder import Recorder
-from streamer.broadcast.recordings import Recordings
+from streamer.broadcast.recordings import Recording, Recordings
 from streamer.broadcast.station import Station
 from streamer.errors import FeedUnavailable, SignalingError
 from streamer.http.body import json_answer, read_body
@@ -72,14 +71,14 @@ class RecordingRoutes:
             order = msgspec.json.decode(body, type=PushOrder)
         except (msgspec.DecodeError, RecursionError) as error:
             raise SignalingError(str(error), 400) from error
-        recorder = self._recordings.push(self._station.get(order.feed), order.url)
+        recorder = self._recordings.push(self._station.get(order.feed), order.url, order.token)
         return json_answer(view_of(recorder), 201, {"Location": f"/api/recordings/{recorder.id}"})
 
-    def _find(self, request: web.Request) -> Recorder:
+    def _find(self, request: web.Request) -> Recording:
         return self._recordings.get(request.match_info["recording"])
 
 
-def view_of(recorder: Recorder) -> RecordingView:
+def view_of(recorder: Recording) -> RecordingView:
     """A recording as it is now; of an address only what it begins with, for it may hold a key."""
     target = recorder.order.target
     shown = target.split("://", 1)[0] + "://…" if "://" in target else Path(target).name

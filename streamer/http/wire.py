@@ -130,6 +130,8 @@ class PushOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     feed: str
     url: str
+    token: str | None = None
+    """For WHIP."""
 
 
 class SpeechAccepted(msgspec.Struct, frozen=True):
