@@ -48,8 +48,8 @@ class Feed:
         self.begun = asyncio.Event()
         """Something has been shown."""
         self._last_index = -1
-        self._moved = 0
-        self._anew = False
+        self._moved: int | None = 0
+        """What is added to the source's indices; None: to be found out, for the source is a new one."""
         self._ended = [0, 0, 0]
 
     @property
@@ -77,14 +77,14 @@ class Feed:
 
     def source_changed(self) -> None:
         """What comes next is of another source with indices of its own: it goes on where the feed's clock is."""
-        self._anew = True
+        self._moved = None
 
     def show(self, picture: Picture) -> None:
         """The next picture with its sound."""
         now_ns = self._clock.now_ns()
-        if self._anew and self.media.running:
-            self._moved = max(self._last_index + 1, self.media.pts(now_ns, FPS)) - picture.index
-        self._anew = False
+        if self._moved is None:
+            here = max(self._last_index + 1, self.media.pts(now_ns, FPS)) if self.media.running else picture.index
+            self._moved = here - picture.index
         index = picture.index + self._moved
         if index <= self._last_index or self._over.is_set():
             return

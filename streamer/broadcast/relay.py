@@ -64,7 +64,6 @@ class Relay:
         self.codec: VideoCodec | None = None
         self.on_sent: Callable[[Picture], None] | None = None
         self.counts = dict.fromkeys(("pictures_sent", "pictures_dropped", "keyframes"), 0)
-        self.rebuilds = 0
         self._feed = feed
         self._clock = clock
         self._strand = strand or feed.strand
@@ -75,6 +74,11 @@ class Relay:
         self._whole = False
         self._last_pts = -1
         self._over = asyncio.Event()
+
+    @property
+    def rebuilds(self) -> int:
+        """There is no encoder of its own."""
+        return 0
 
     @property
     def half(self) -> bool:

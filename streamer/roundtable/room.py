@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from streamer.broadcast.feed import Feed
@@ -157,12 +156,6 @@ class Room:
     @property
     def over(self) -> bool:
         return self._over.is_set()
-
-    async def play(self, perform: Callable[[Room], Awaitable[None]]) -> None:
-        """Let a show play in this room, as one of its tasks. Raises SessionClosed once the room is over."""
-        if self._group is None or self._over.is_set():
-            raise SessionClosed
-        await perform(self)
 
     def _picture(self, index: int, now_ns: int) -> Picture:
         began_ns = thread_cpu_ns()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import wave
 
 import aiohttp
@@ -14,8 +15,12 @@ import pytest_asyncio
 from streamer.app import Announcements, Server
 from streamer.clock import MonotonicClock
 from streamer.config import Config, check
+from streamer.errors import ConfigError
+from streamer.roundtable.opening import open_file
+from streamer.roundtable.script import read_beside
 from streamer.soak.client import Visit, Visitor, over_http
 from streamer.soak.watcher import Watcher
+from streamer.tts import Voices
 
 CLOCK = MonotonicClock()
 pytestmark = [pytest.mark.loopback, pytest.mark.asyncio(loop_scope="module")]
@@ -243,3 +248,35 @@ async def test_state_comes_as_a_stream_until_the_room_ends(house, opened):
             if lines == 3:
                 room.close()
     assert lines >= 3
+
+
+async def test_show_of_a_file_is_played_live_line_by_line(house, tmp_path):
+    server, _ = house
+    for name, hz in (("low", 400), ("high", 900)):
+        (tmp_path / f"{name}.wav").write_bytes(wav(hz, 0.5))
+    rundown = [
+        {"seat": "ada", "audio": "low.wav"},
+        {"pause_s": 0.2},
+        {"layout": "solo"},
+        {"seat": "ben", "audio": "high.wav"},
+    ]
+    described = {"seats": [seat("ada"), seat("ben")], "width": 320, "height": 256, "gap_s": 0.1, "rundown": rundown}
+    (tmp_path / "late.json").write_text(json.dumps(described))
+    playing = await open_file(server.rooms, tmp_path / "late.json", Voices(None), server.speech_executor)
+    room = server.rooms.get("late")
+    heard = spy(room.feed)
+    await playing
+    room.close()
+    order = [hz for i, hz in enumerate(heard) if i == 0 or hz != heard[i - 1]]
+    assert order == [400, 900]
+    assert room.table.layout == "solo"
+    while server.rooms.list():
+        await CLOCK.sleep_until(CLOCK.now_ns() + 10_000_000)
+
+
+async def test_show_may_read_only_what_lies_beside_it(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "secret.wav").write_bytes(wav(400))
+    for name in ("../secret.wav", str(tmp_path / "secret.wav")):
+        with pytest.raises(ConfigError, match="beside"):
+            read_beside(tmp_path / "in", name)
