@@ -12,11 +12,13 @@ import numpy as np
 from streamer.channel import Channel, WhenFull
 from streamer.clock import NS_PER_MS, Clock
 from streamer.errors import SignalingError
-from streamer.media import Picture, SoundBlock
+from streamer.media import Picture, PictureKind, SoundBlock
 
 MOST_PICTURES = 4
 STEADY_NS = 12 * NS_PER_MS
 """A seat's first picture waits so long: those after it may be late by as much and are still in time."""
+STEADY_PICTURES = 2
+"""More than so many waiting are a delay that need not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,11 @@ class Port:
                 return None
             self._steady = True
         self._pictures.get_nowait()
+        after = self._pictures.peek()
+        if after is not None and len(self._pictures) >= STEADY_PICTURES and _is_silent(waiting[1]):
+            self._pictures.get_nowait()  # after a stall: silence is passed over, so that no delay stays
+            self.skipped += 1
+            return after[1]
         return waiting[1]
 
     async def connected(self, timeout_ns: int) -> None:
@@ -121,3 +128,7 @@ class Voice:
                 silence = np.zeros_like(block.pcm48)
                 block = SoundBlock(silence, block.source_sample, block.arrived_ns, block.concealed)
             self._port.inbound.put_nowait(block)
+
+
+def _is_silent(picture: Picture) -> bool:
+    return picture.kind is PictureKind.IDLE and not picture.pcm48.any()

@@ -7,15 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamer.channel import Channel, ChannelClosed, WhenFull
+from streamer.clock import NS_PER_MS, NS_PER_S, ManualClock
 from streamer.errors import FloorError
 from streamer.graphics.lettering import Lettering
 from streamer.graphics.overlay import lower_third
 from streamer.graphics.planes import parts_of
-from streamer.media import FRAME_SAMPLES, Picture, PictureKind, Stamps
+from streamer.media import FRAME_SAMPLES, Picture, PictureKind, SoundBlock, Stamps
 from streamer.roundtable.arrangement import EASE_FRAMES, Arrangement, Arranger, Layout, arrange
 from streamer.roundtable.board import Board, Look, Sitter, cut
 from streamer.roundtable.floor import Floor, FloorMode
 from streamer.roundtable.mix import CEILING, Mixer
+from streamer.roundtable.seat import Port, Voice
 from streamer.roundtable.speaker import ActiveSpeaker
 from streamer.roundtable.table import Table
 
@@ -298,3 +301,64 @@ def test_seat_without_a_new_picture_keeps_its_last_and_is_silent():
     missing = table.lay(2, {}).picture
     assert np.array_equal(first.planes, missing.planes)
     assert not missing.pcm48.any()
+
+
+def test_seat_whose_pictures_come_unevenly_gives_one_a_frame():
+    clock = ManualClock()
+    port, taken = Port(clock), []
+    rng = np.random.default_rng(2)
+    due = [(index * 40 + 15 + float(rng.uniform(-11, 11)), index) for index in range(200)]
+    for tick in range(200):
+        clock._now_ns = tick * 40 * NS_PER_MS
+        while due and due[0][0] <= tick * 40:
+            index = due.pop(0)[1]
+            port.show(Picture(index, shade(60), tone(300), PictureKind.VOICED, 0, Stamps()))
+        picture = port.take(clock.now_ns())
+        if picture is not None:
+            taken.append(picture.index)
+    assert taken == list(range(len(taken)))
+    assert len(taken) >= 197
+    assert (port.repeated, port.skipped) == (0, 0)
+
+
+def test_seat_that_stood_still_catches_up_in_silence_and_cuts_no_word():
+    clock, silence = ManualClock(NS_PER_S), np.zeros(FRAME_SAMPLES, np.int16)
+    port, taken = Port(clock), []
+    index = 0
+
+    def show(count, spoken):
+        nonlocal index
+        for _ in range(count):
+            kind = PictureKind.VOICED if spoken else PictureKind.IDLE
+            port.show(Picture(index, shade(60), tone(300) if spoken else silence, kind, 0, Stamps()))
+            index += 1
+
+    def tick():
+        clock._now_ns += 40 * NS_PER_MS
+        picture = port.take(clock.now_ns())
+        if picture is not None:
+            taken.append(picture.index)
+
+    show(4, spoken=True)
+    for _ in range(10):
+        tick()
+        show(1, spoken=True)
+    assert taken == list(range(10))
+    for _ in range(6):
+        tick()
+        show(1, spoken=False)
+    assert port.skipped >= 1
+    assert taken[:14] == list(range(14))
+
+
+async def test_voice_without_the_floor_is_silence_at_the_seat_and_still_shows_its_level():
+    for floor in (True, False):
+        port = Port(ManualClock())
+        voice = Voice(port, lambda floor=floor: floor)
+        blocks = Channel("blocks", 8, WhenFull.DROP_OLDEST)
+        blocks.put_nowait(SoundBlock(tone(300), 0, 0))
+        blocks.close()
+        with pytest.raises(ChannelClosed):
+            await voice.run(blocks)
+        assert bool(port.inbound.get_nowait().pcm48.any()) == floor
+        assert voice.level > 0.05
