@@ -116,8 +116,7 @@ class Server:
 
         self.rooms = Rooms(RoomsParts(config, self.clock, self.codecs, ice, self.station, self.registry.new_session))
 
-        self.recording_executor = ThreadPoolExecutor(2, "recordings")
-        self.recordings = Recordings(config, self.recording_executor, ice, self.clock)
+        self.recordings = Recordings(config, ice, self.clock)
 
     def _count_feeds(self) -> None:
         metrics, station = self.metrics, self.station
@@ -195,8 +194,7 @@ class Server:
             self.inference.close()
             self.codecs.close()
             self.speech_executor.shutdown(wait=True, cancel_futures=True)
-            executors = (self.avatar_executor, self.workshop_executor, self.film_executor, self.recording_executor)
-            for executor in executors:
+            for executor in (self.avatar_executor, self.workshop_executor, self.film_executor):
                 executor.shutdown(wait=True, cancel_futures=True)
 
     async def _open_files(self) -> list[Coroutine[Any, Any, None]]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import av
 import numpy as np
@@ -45,7 +45,10 @@ RECORDINGS = {
         {"movflags": "frag_keyframe+delay_moov+default_base_moof", "flush_packets": "1"}, FPS,
     ),
     "webm": FilmKind(
-        "webm", "libvpx", {"deadline": "realtime", "cpu-used": "-8", "crf": "10", "b": "3M"}, "libopus",
+        "webm", "libvpx",
+        # One thread: libvpx spins in its worker threads, ruinous when the cores are shared.
+        {"deadline": "realtime", "cpu-used": "-8", "crf": "10", "b": "3M", "lag-in-frames": "0", "threads": "1"},
+        "libopus",
         {"cluster_time_limit": "1000", "flush_packets": "1"}, FPS,
     ),
 }  # fmt: skip
@@ -57,9 +60,15 @@ RTMP = FilmKind(
         "preset": "superfast", "tune": "zerolatency", "threads": "1",
         "b": "2500k", "maxrate": "2500k", "bufsize": "2500k",
     },
-    "aac", {"flush_packets": "1", "rw_timeout": "10000000"}, 2 * FPS,
+    "aac", {"flush_packets": "1", "flvflags": "no_duration_filesize"}, 2 * FPS,
 )  # fmt: skip
 """For servers that take RTMP."""
+
+
+class Sink(Protocol):
+    """What takes a film's bytes in order."""
+
+    def write(self, data: bytes) -> int: ...
 
 
 class Film:
@@ -116,19 +125,17 @@ class Film:
 
 
 @contextmanager
-def recording(target: Path | str, size_px: tuple[int, int], kind: FilmKind) -> Iterator[Film]:
-    """A film for a file, or for a URL that libav can write to. Raises ConfigError where that fails."""
+def recording(target: Path | Sink, size_px: tuple[int, int], kind: FilmKind) -> Iterator[Film]:
+    """A film for a file or a sink. Raises ConfigError where it cannot be written."""
+    to_file = isinstance(target, Path)
     try:
-        with av.open(str(target), "w", format=kind.container, options=dict(kind.container_options)) as output:
+        with av.open(
+            str(target) if to_file else target, "w", format=kind.container, options=dict(kind.container_options)
+        ) as output:
             film = Film(output, kind, size_px)
             output.start_encoding()  # opens the target: what cannot be written is known at once
             yield film
             film.finish()
     except OSError as error:  # libav's errors too
-        raise ConfigError(_named(target), f"cannot be written ({error.strerror or error})") from error
-
-
-def _named(target: Path | str) -> str:
-    """Without what a URL may hold of a stream key."""
-    text = str(target)
-    return text.split("://", 1)[0] + "://…" if "://" in text else text
+        name = str(target) if to_file else "the film"
+        raise ConfigError(name, f"cannot be written ({error.strerror or error})") from error

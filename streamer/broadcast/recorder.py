@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from concurrent.futures import Executor
-from contextlib import ExitStack
+import threading
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from streamer.channel import Channel, ChannelClosed, WhenFull
+from streamer.broadcast.courier import courier
 from streamer.errors import ConfigError
 from streamer.film import Film, FilmKind, recording
 from streamer.graphics.overlay import Overlay, lay
 from streamer.graphics.planes import parts_of, resized
-from streamer.media import U8, Picture
+from streamer.media import S16, U8, Picture
 from streamer.rtc.encoder import picture_size_px
 
 MOST_WAITING = 250
 """Frames that may wait to be written; beyond half of them pictures are given up."""
+FINISH_WITHIN_S = 15.0
+"""How long the end may take; a server that takes no more must not keep ours from ending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +41,9 @@ class RecordingOrder:
 
 
 class Recorder:
-    """`take` never waits; `run` writes until `stop` and ends with the film whole."""
+    """`take` never waits; `run` lasts until `stop` or a failure. The film belongs to one thread, from open to end."""
 
-    def __init__(self, order: RecordingOrder, executor: Executor) -> None:
+    def __init__(self, order: RecordingOrder) -> None:
         self.id = secrets.token_hex(8)
         self.order = order
         self.state = "recording"
@@ -50,61 +54,85 @@ class Recorder:
         """Frames whose picture was not written, only their sound."""
         self.missing = 0
         """Frames that never came."""
-        self._executor = executor
-        self._waiting: Channel[tuple[int, U8 | None, Picture]] = Channel(
-            "recording", MOST_WAITING, WhenFull.DROP_OLDEST
-        )
+        self._waiting: deque[tuple[int, U8 | None, S16]] = deque()
+        self._news = threading.Condition()
+        self._closed = False
+        self._stopping = asyncio.Event()
         self._badged: tuple[U8, U8] | None = None
 
     def take(self, picture: Picture) -> None:
         """The next picture with its sound."""
-        planes: U8 | None = picture.planes
-        if len(self._waiting) > MOST_WAITING // 2:
-            planes = None
-            self.given_up += 1
-        self._waiting.put_nowait((picture.index, planes, picture))
+        with self._news:
+            if self._closed:
+                return
+            planes: U8 | None = picture.planes
+            if len(self._waiting) > MOST_WAITING // 2:
+                planes = None
+                self.given_up += 1
+            if len(self._waiting) >= MOST_WAITING:
+                self._waiting.popleft()
+            self._waiting.append((picture.index, planes, picture.pcm48))
+            self._news.notify()
 
     def stop(self) -> None:
-        """No more pictures; what waits is written. Idempotent."""
-        self._waiting.close()
+        """No more pictures; what waits is written. On the loop. Idempotent."""
+        self._stopping.set()
+        with self._news:
+            self._closed = True
+            self._news.notify()
 
     async def run(self) -> None:
-        """Write until stopped. What goes wrong is told by `state` and `error`; nothing is raised."""
-        loop = asyncio.get_running_loop()
-        with ExitStack() as stack:
-            order = self.order
-            try:
-                opening = recording(order.target, order.size_px, order.kind)
-                film = await loop.run_in_executor(self._executor, stack.enter_context, opening)
-                await self._write(film)
-                await loop.run_in_executor(self._executor, stack.close)
-                self.state = "finished"
-            except ConfigError as error:
-                self.state, self.error = "failed", error.reason
-            finally:
-                self._waiting.close()
-                self._waiting.clear()
+        """What goes wrong is told by `state` and `error`; nothing is raised."""
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
 
-    async def _write(self, film: Film) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                index, planes, picture = await self._waiting.get()
-            except ChannelClosed:
-                return
-            await loop.run_in_executor(self._executor, self._add, film, index, planes, picture)
+        def finished() -> None:
+            done.set()
+            self._stopping.set()
 
-    def _add(self, film: Film, index: int, planes: U8 | None, picture: Picture) -> None:
-        """In the executor."""
-        if planes is not None:
-            planes = self._finished(planes)
+        def tell() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(finished)
+
+        threading.Thread(target=self._work, args=(tell,), name="recording", daemon=True).start()
         try:
-            film.add(index, planes, picture.pcm48)
-        except OSError as error:
-            raise ConfigError("recording", f"cannot be written ({error.strerror or error})") from error
-        self.frames, self.missing = film.frames, film.missing_frames
+            await self._stopping.wait()
+            async with asyncio.timeout(FINISH_WITHIN_S):
+                await done.wait()
+        except TimeoutError:
+            self.state, self.error = "failed", f"it could not be finished within {FINISH_WITHIN_S:.0f} s"
+        finally:
+            self.stop()
 
-    def _finished(self, planes: U8) -> U8:
+    def _work(self, tell: Callable[[], None]) -> None:
+        """In the thread."""
+        order = self.order
+        try:
+            if "://" in order.target:
+                with courier(order.target) as pipe, recording(pipe, order.size_px, order.kind) as film:
+                    self._write(film)
+            else:
+                with recording(Path(order.target), order.size_px, order.kind) as film:
+                    self._write(film)
+            self.state = "finished"
+        except ConfigError as error:
+            self.state, self.error = "failed", error.reason
+        finally:
+            tell()
+
+    def _write(self, film: Film) -> None:
+        while (item := self._next()) is not None:
+            index, planes, pcm48 = item
+            film.add(index, planes if planes is None else self._marked(planes), pcm48)
+            self.frames, self.missing = film.frames, film.missing_frames
+
+    def _next(self) -> tuple[int, U8 | None, S16] | None:
+        """The next frame to write; None once there will be none."""
+        with self._news:
+            while not self._waiting and not self._closed:
+                self._news.wait()
+            return self._waiting.popleft() if self._waiting else None
+
+    def _marked(self, planes: U8) -> U8:
         """At the film's size, with the badge."""
         if picture_size_px(planes) != self.order.size_px:
             planes = resized(planes, self.order.size_px)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
 from pathlib import Path
 
 from streamer.broadcast.feed import Feed
@@ -33,11 +32,10 @@ Recording = Recorder | Publisher
 class Recordings:
     """`run` must be running before anything is started."""
 
-    def __init__(self, config: Config, executor: Executor, ice: IceSettings, clock: Clock) -> None:
+    def __init__(self, config: Config, ice: IceSettings, clock: Clock) -> None:
         self._config = config
         self._ice = ice
         self._clock = clock
-        self._executor = executor
         self._recorders: OrderedDict[str, Recording] = OrderedDict()
         self._group: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
@@ -56,7 +54,7 @@ class Recordings:
     def record_feed(self, feed: Feed, kind: str, words: str | None = None) -> Recording:
         """Record a feed to a file; `words`: of a badge. Raises FeedUnavailable (400, 503), SessionClosed."""
         order = self._order(feed.name, feed.size_px, kind, words)
-        return self._start(Recorder(order, self._executor), feed.taps, feed.ended)
+        return self._start(Recorder(order), feed.taps, feed.ended)
 
     def record_session(self, session: Session, kind: str, words: str | None = None) -> Recording:
         """Record what a visitor sees and hears. Raises as `record_feed`."""
@@ -70,7 +68,7 @@ class Recordings:
             except ChannelClosed:
                 return
 
-        return self._start(Recorder(order, self._executor), session.watchers, ended)
+        return self._start(Recorder(order), session.watchers, ended)
 
     def push(self, feed: Feed, url: str, token: str | None = None) -> Recording:
         """Send a feed to a server that the settings allow: RTMP, or WHIP with its bearer `token`.
@@ -84,7 +82,7 @@ class Recordings:
         if url.startswith("http"):
             return self._start(Publisher(feed, url, token, self._ice, self._clock), None, feed.ended)
         order = RecordingOrder(feed.name, url, RTMP, feed.size_px)
-        return self._start(Recorder(order, self._executor), feed.taps, feed.ended)
+        return self._start(Recorder(order), feed.taps, feed.ended)
 
     async def run(self) -> None:
         """Hold the recordings' tasks until `close`, then finish them all."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import av
 import numpy as np
 import pytest
 
 from streamer.broadcast.recorder import MOST_WAITING, Recorder, RecordingOrder
+from streamer.clock import MonotonicClock
 from streamer.errors import ConfigError
-from streamer.film import FILM, RECORDINGS, recording
+from streamer.film import FILM, RECORDINGS, RTMP, recording
 from streamer.graphics.lettering import Lettering
 from streamer.graphics.overlay import badge
 from streamer.media import FRAME_SAMPLES, Picture, PictureKind, Stamps
@@ -117,15 +116,14 @@ def test_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path):
 
 async def test_recorder_marks_every_picture_and_fits_other_sizes_to_its_own(tmp_path):
     order = RecordingOrder("desk", str(tmp_path / "film.mp4"), RECORDINGS["mp4"], SIZE, badge("AI", SIZE, Lettering()))
-    with ThreadPoolExecutor(1) as executor:
-        recorder = Recorder(order, executor)
-        for index in range(50):
-            planes, sound = flash(index)
-            if index >= 25:
-                planes = np.full((96, 64), 128, np.uint8)
-            recorder.take(Picture(index, planes, sound, PictureKind.IDLE, 0, Stamps()))
-        recorder.stop()
-        await recorder.run()
+    recorder = Recorder(order)
+    for index in range(50):
+        planes, sound = flash(index)
+        if index >= 25:
+            planes = np.full((96, 64), 128, np.uint8)
+        recorder.take(Picture(index, planes, sound, PictureKind.IDLE, 0, Stamps()))
+    recorder.stop()
+    await recorder.run()
     assert (recorder.state, recorder.frames, recorder.given_up) == ("finished", 50, 0)
     with av.open(order.target) as container:
         frames = [frame.to_ndarray(format="gray8") for frame in container.decode(video=0)]
@@ -135,17 +133,12 @@ async def test_recorder_marks_every_picture_and_fits_other_sizes_to_its_own(tmp_
 
 
 async def test_recorder_that_falls_behind_gives_pictures_up_and_no_sound(tmp_path):
-    gate = threading.Event()
     order = RecordingOrder("desk", str(tmp_path / "film.mp4"), RECORDINGS["mp4"], SIZE)
-    with ThreadPoolExecutor(1) as executor:
-        executor.submit(gate.wait)
-        recorder = Recorder(order, executor)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(recorder.run())
-            for index in range(MOST_WAITING - 10):
-                recorder.take(picture(index))
-            gate.set()
-            recorder.stop()
+    recorder = Recorder(order)
+    for index in range(MOST_WAITING - 10):  # nobody writes yet
+        recorder.take(picture(index))
+    recorder.stop()
+    await recorder.run()
     assert recorder.frames == MOST_WAITING - 10
     assert recorder.given_up > 50
     _, loud, _, sound_s = watched(order.target)
@@ -153,11 +146,47 @@ async def test_recorder_that_falls_behind_gives_pictures_up_and_no_sound(tmp_pat
     assert len(set(np.round(loud).astype(int))) >= 9
 
 
-async def test_recorder_tells_why_it_failed_and_takes_no_more(tmp_path):
+async def test_recorder_that_cannot_write_tells_why_and_takes_no_more(tmp_path):
     order = RecordingOrder("desk", str(tmp_path / "nowhere" / "film.mp4"), RECORDINGS["mp4"], SIZE)
-    with ThreadPoolExecutor(1) as executor:
-        recorder = Recorder(order, executor)
-        recorder.take(picture(0))
-        await recorder.run()
+    recorder = Recorder(order)
+    recorder.take(picture(0))
+    await recorder.run()
     assert recorder.state == "failed"
     assert "cannot be written" in recorder.error
+    recorder.take(picture(1))
+
+
+async def test_server_of_others_that_hangs_up_ends_the_recording_and_nothing_else():
+    async def hang_up(_, writer):
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    recorder = Recorder(RecordingOrder("desk", f"rtmp://127.0.0.1:{port}/live/key", RTMP, SIZE))
+    clock = MonotonicClock()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(recorder.run())
+        for index in range(100_000):
+            recorder.take(picture(index))
+            await clock.sleep_until(clock.now_ns() + 5_000_000)
+            if recorder.state != "recording":
+                break
+    assert recorder.state == "failed"
+    assert "key" not in recorder.error
+    server.close()
+    await server.wait_closed()
+
+
+async def test_recording_cut_short_in_the_middle_of_its_work_ends_whole(tmp_path):
+    order = RecordingOrder("desk", str(tmp_path / "film.mp4"), RECORDINGS["mp4"], SIZE)
+    recorder = Recorder(order)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(recorder.run())
+        for index in range(100):
+            recorder.take(picture(index))
+        await asyncio.sleep(0)  # noqa: TID251 - let it begin
+        running.cancel()
+    while recorder.state == "recording":
+        await MonotonicClock().sleep_until(MonotonicClock().now_ns() + 10_000_000)
+    assert recorder.state == "finished"
+    assert watched(order.target)[2] == pytest.approx(4.0, abs=0.04)
