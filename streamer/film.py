@@ -136,6 +136,6 @@ def recording(target: Path | Sink, size_px: tuple[int, int], kind: FilmKind) -> 
             output.start_encoding()  # opens the target: what cannot be written is known at once
             yield film
             film.finish()
-    except OSError as error:  # libav's errors too
+    except (OSError, av.FFmpegError) as error:
         name = str(target) if to_file else "the film"
-        raise ConfigError(name, f"cannot be written ({error.strerror or error})") from error
+        raise ConfigError(name, f"cannot be written ({error.strerror or type(error).__name__})") from error
