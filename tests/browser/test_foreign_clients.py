@@ -52,8 +52,7 @@ PLAY = """async ([base, token]) => {
     if (picture?.framesDecoded >= 75 && sound?.packetsReceived >= 150) break;
   }
   const [picture, sound] = [await inbound("video"), await inbound("audio")];
-  return { frames: picture?.framesDecoded, width: picture?.frameWidth, packets: sound?.packetsReceived,
-           energy: sound?.totalAudioEnergy };
+  return { frames: picture?.framesDecoded, width: picture?.frameWidth, packets: sound?.packetsReceived };
 }"""
 
 
@@ -69,9 +68,13 @@ def scripts(tmp_path_factory):
     return folder / "node_modules" / "whip-whep"
 
 
+async def page_of_others(_):
+    return web.Response(text=PAGE, content_type="text/html")
+
+
 async def test_whip_and_whep_clients_of_others_publish_and_play(browser, scripts, avatars_dir, tmp_path):
     page_server = web.Application()
-    page_server.router.add_get("/", lambda _: web.Response(text=PAGE, content_type="text/html"))
+    page_server.router.add_get("/", page_of_others)
     page_server.router.add_static("/", scripts)
     runner = web.AppRunner(page_server)
     await runner.setup()
@@ -96,4 +99,3 @@ async def test_whip_and_whep_clients_of_others_publish_and_play(browser, scripts
     assert seen["frames"] >= 75
     assert seen["width"] == 512
     assert seen["packets"] >= 150
-    assert seen["energy"] > 0

@@ -29,11 +29,11 @@ def free_port():
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(tmp_path_factory):
+async def house(avatars_dir, tmp_path_factory):
     """A server with a small room; `rtmp` is where it may push to."""
     rtmp, port = f"rtmp://127.0.0.1:{free_port()}/live/", free_port()
     config = Config(
-        port=port, avatars=str(tmp_path_factory.mktemp("avatars")), recordings=str(tmp_path_factory.mktemp("films")),
+        port=port, avatars=str(avatars_dir), recordings=str(tmp_path_factory.mktemp("films")),
         broadcast=BroadcastConfig(push_to=(rtmp, f"http://127.0.0.1:{port}/whip/")), limits=LimitsConfig(recordings=2),
     )  # fmt: skip
     server, stop = Server(check(config)), asyncio.Event()
@@ -94,7 +94,7 @@ async def test_what_cannot_be_recorded_or_pushed_is_refused(house):
         ("recordings?feed=desk&format=gif", None, 400),
         ("recordings?feed=desk&badge=" + "x" * 30, None, 400),
         ("pushes", {"feed": "desk", "url": "rtmp://203.0.113.9/live/key"}, 403),
-        ("pushes", {"feed": "desk", "url": "http://127.0.0.1/"}, 400),
+        ("pushes", {"feed": "desk", "url": "http://127.0.0.1/"}, 403),
         ("pushes", {"feed": "desk", "url": "file:///etc/passwd"}, 400),
         ("pushes", {"feed": "nobody", "url": rtmp + "key"}, 404),
         ("pushes", {"feed": "desk"}, 400),

@@ -43,8 +43,8 @@ def wav(hz, seconds=1.0):
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(tmp_path_factory):
-    config = Config(port=0, avatars=str(tmp_path_factory.mktemp("avatars")), canvas_px=256)
+async def house(avatars_dir):
+    config = Config(port=0, avatars=str(avatars_dir), canvas_px=256)
     server, stop = Server(check(config)), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as group:

@@ -24,10 +24,10 @@ TURN = IceServerConfig(("turn:127.0.0.1:9?transport=udp",), 'na"me', "secret")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(tmp_path_factory):
+async def house(avatars_dir):
     """A server with a session that may be watched as `desk`."""
     config = Config(
-        port=0, avatars=str(tmp_path_factory.mktemp("avatars")), allowed_origins=(ORIGIN,), canvas_px=256,
+        port=0, avatars=str(avatars_dir), allowed_origins=(ORIGIN,), canvas_px=256,
         ice=IceConfig((IceServerConfig(("stun:127.0.0.1:9",)), TURN)), limits=LimitsConfig(viewers=6),
         broadcast=BroadcastConfig(require_if_match=True),
     )  # fmt: skip

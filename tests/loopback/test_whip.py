@@ -28,9 +28,9 @@ FRAGMENT = {"Content-Type": "application/trickle-ice-sdpfrag"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(tmp_path_factory):
+async def house(avatars_dir):
     config = Config(
-        port=0, token=TOKEN, avatars=str(tmp_path_factory.mktemp("avatars")), canvas_px=256,
+        port=0, token=TOKEN, avatars=str(avatars_dir), canvas_px=256,
         ice=IceConfig((IceServerConfig(("stun:127.0.0.1:9",)),)), limits=LimitsConfig(sessions=2),
         broadcast=BroadcastConfig(require_if_match=True),
     )  # fmt: skip
