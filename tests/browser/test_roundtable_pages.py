@@ -16,7 +16,7 @@ SEATS = [
 
 
 async def test_room_is_watched_joined_and_moderated_from_its_pages(visit, server):
-    page = await visit("web/control.html?room=none")
+    page = await visit("web/watch.html")
     async with Room(page, {"seats": SEATS, "title": "Late desk", "floor": "moderated", "badge": "AI"}):
         viewer = await visit("web/watch.html?feed=pages")
         await expect(viewer.page.locator("#screen")).to_have_attribute("data-state", "live")
