@@ -86,6 +86,7 @@ class Server:
         self.lag = LoopLag(self.metrics.loop_lag)
         self.engine = self._make_engine()
         self.inference = Inference(self.engine, self.clock)
+        self.inference.on_batch = self.metrics.note_batch
         self.store = AvatarStore(config.avatars_dir)
         self.pool = AvatarPool(self.store)
         self.workshop_executor = ThreadPoolExecutor(1, "workshop")

@@ -63,6 +63,17 @@ class InferenceCounts:
     """Unusable: unlike the frame before."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchTiming:
+    """How long a batch took, by part."""
+
+    mouths: int
+    waited_ns: int
+    """The one that waited longest, from being queued to the batch's start."""
+    infer_ns: int
+    blend_ns: int
+
+
 @dataclass(slots=True, eq=False)
 class _Life:
     """One thread with its engine, from its start until it ends or is given up."""
@@ -101,6 +112,8 @@ class Inference:
     CAPACITY = 256
 
     def __init__(self, engine: LipSyncEngine, clock: Clock) -> None:
+        self.on_batch: Callable[[BatchTiming], None] | None = None
+        """Told of every batch, from the engine's thread."""
         self._clock = clock
         self._planner: BatchPlanner[_Order] = BatchPlanner(engine.spec.buckets, self.CAPACITY)
         self._wake = threading.Condition()
@@ -223,12 +236,17 @@ class Inference:
         while (batch := self._take(life)) is not None:
             began_ns = life.busy_since_ns = self._clock.now_ns()
             orders = [ticket.work for ticket in batch.tickets]
-            for order, patch in zip(orders, self._infer(life, orders), strict=True):
+            rendered = self._infer(life, orders)
+            rendered_ns = self._clock.now_ns()
+            for order, patch in zip(orders, rendered, strict=True):
                 self._finish(life, order, patch)
-            life.busy_since_ns = None
+            life.busy_since_ns, ended_ns = None, self._clock.now_ns()
             if not life.given_up:
                 with self._wake:
-                    self._planner.times.note(batch.bucket, self._clock.now_ns() - began_ns)
+                    self._planner.times.note(batch.bucket, ended_ns - began_ns)
+                waited_ns = began_ns - min(ticket.queued_ns for ticket in batch.tickets)
+                if self.on_batch is not None:
+                    self.on_batch(BatchTiming(len(orders), waited_ns, rendered_ns - began_ns, ended_ns - rendered_ns))
         life.engine.close()
 
     def _take(self, life: _Life) -> Batch[_Order] | None:

@@ -170,6 +170,7 @@ class Registry:
     async def _answer(self, offer: Offer) -> tuple[Session, str, bool, Feed | None]:
         house = self._house
         cast, hit = await house.casting.cast(offer.avatar_id, offer.canvas_px)
+        house.metrics.note_cast(hit=hit)
         settings = PeerSettings(
             size_px=cast.canvas.size_px, ice=house.ice, remote_is_local=offer.remote_is_local, gives=offer.gives
         )

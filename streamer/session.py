@@ -156,7 +156,7 @@ class Session:
             self.state = State.CLOSED
             self._speech.close()
             self._log.close()
-            parts.metrics.sessions.labels(result=result).inc()
+            parts.metrics.note_ended(result, parts.peer.stats)
             if self._line is not None:
                 self._line.end()
             await parts.peer.close()
@@ -232,6 +232,7 @@ class Session:
                 self.interrupt()
             elif message.get("type") == "stats" and self._line is not None:
                 self._line.snapshot.note_client(message)
+                self._parts.metrics.note_client(message)
 
     def _age_ms(self) -> int:
         return (self._parts.clock.now_ns() - self._made_ns) // NS_PER_MS

@@ -13,6 +13,7 @@ import { Attempts } from "./client/attempts.js";
 import { Failure } from "./client/failure.js";
 import { Link } from "./client/link.js";
 import { Pulse } from "./client/pulse.js";
+import { RenderWatch } from "./client/render.js";
 import { SpeechStream } from "./client/speech-stream.js";
 
 export { Failure } from "./client/failure.js";
@@ -52,6 +53,8 @@ export class LiveAnchorClient extends EventTarget {
   #sending = new AbortController();
   /** @type {Pulse | null} */
   #pulse = null;
+  /** @type {RenderWatch | null} */
+  #render = null;
   /** @type {Attempts | null} */
   #attempts = null;
 
@@ -142,6 +145,14 @@ export class LiveAnchorClient extends EventTarget {
     this.#attempts?.retryNow();
   }
 
+  /**
+   * Tells the server, too, how long pictures take from being decoded to being shown.
+   * @param {HTMLVideoElement} video where `stream` is shown
+   */
+  watch(video) {
+    this.#render = new RenderWatch(video);
+  }
+
   /** Hangs up. Idempotent. */
   close() {
     this.#end();
@@ -208,6 +219,7 @@ export class LiveAnchorClient extends EventTarget {
 
   /** @param {import("./client/stats.js").Figures} figures */
   #measure(figures) {
+    figures.renderMs = this.#render?.take() ?? null;
     this.figures = figures;
     this.dispatchEvent(new CustomEvent("stats", { detail: figures }));
   }

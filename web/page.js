@@ -76,6 +76,7 @@ class Page {
 
   #joinClient() {
     const client = this.#client;
+    client.watch(this.#stage.video);
     on(client, "stream", (stream) => this.#stage.play(stream));
     on(client, "snapshot", (snapshot) => this.#panel.addSnapshot(snapshot));
     on(client, "event", ({ event }) => this.#panel.addEvent(event));

@@ -170,6 +170,7 @@ class Peer:
         return PeerStats(
             video_codec=outbound.codec.name if outbound.codec else "",
             connected=self._link.connected,
+            ended=self._link.ended,
             packets_sent=sum(packets for packets, _ in sent),
             bytes_sent=sum(octets for _, octets in sent),
             video_bytes=outbound.video.bytes_handed,

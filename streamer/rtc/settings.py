@@ -74,6 +74,8 @@ class PeerStats:
 
     video_codec: str = ""
     connected: bool = False
+    ended: str | None = None
+    """Why the peer is gone, in one word; None while it is not."""
     packets_sent: int = 0
     bytes_sent: int = 0
     video_bytes: int = 0

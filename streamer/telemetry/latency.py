@@ -55,11 +55,13 @@ class LatencyRecord:
     def note(self, kind: PictureKind, stamps: Stamps, spoken_ns: int) -> dict[str, float]:
         """Take a picture that was sent; `spoken_ns`: when its sound was spoken. Returns times in ms, for metrics.
 
-        Stage names, and where the picture and its own sound have left, `av_offset`.
+        Stage names, `frame_interval`, and where the picture and its own sound have left, `av_offset`.
         """
+        times = {}
+        if self._sent_ns:
+            times["frame_interval"] = (stamps.sent_ns - self._sent_ns[-1]) / NS_PER_MS
         self.frames[kind] += 1
         self._sent_ns.append(stamps.sent_ns)
-        times = {}
         if stamps.sound_sent_ns:
             times["av_offset"] = (stamps.sent_ns - stamps.sound_sent_ns + LAST_PACKET_NS) / NS_PER_MS
             self._av_offset.append(times["av_offset"])

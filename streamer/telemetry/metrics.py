@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from streamer.clock import NS_PER_S
+from streamer.inference import BatchTiming
 from streamer.media import PictureKind
+from streamer.rtc.settings import PeerStats
 from streamer.telemetry.threads import thread_cpu_s
 
 _LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
+_CLIENT_STAGES = {
+    "rtt_ms": "network", "jitter_buffer_ms": "jitter_buffer", "decode_ms": "decode", "render_ms": "render",
+}  # fmt: skip
+_LONGEST_MS = 60_000
 
 
 class Metrics:
@@ -61,6 +70,20 @@ class Metrics:
         )
         self.engine_ready = Gauge("avatar_engine_ready", "1 when the engine is warm and alive.", registry=r)
         self.cache_requests = Counter("avatar_cache_requests", "Packet lookups, by result.", ["result"], registry=r)
+        self.client_latency = Histogram(
+            "avatar_client_latency_seconds", "What pages report: network one way, jitter_buffer, decode, render.",
+            ["stage"], buckets=_LATENCY_BUCKETS_S, registry=r,
+        )  # fmt: skip
+        self.engine_stage = Histogram(
+            "avatar_engine_stage_seconds", "Parts of queue_render: queue_wait of the oldest, infer, blend, a batch.",
+            ["stage"], buckets=_LATENCY_BUCKETS_S, registry=r,
+        )  # fmt: skip
+        self.batch_size = Histogram(
+            "avatar_batch_size", "Mouths rendered at once.", buckets=(1, 2, 4, 8, 12, 16, 24, 32), registry=r
+        )
+        self.ice_failures = Counter(
+            "avatar_ice_failures", "Peers that never connected (failed) or fell silent.", ["reason"], registry=r
+        )
         self.loop_lag = Histogram(
             "avatar_event_loop_lag_seconds", "How late the event loop wakes.",
             buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0), registry=r,
@@ -73,8 +96,22 @@ class Metrics:
         self.thread_cpu = Gauge("avatar_thread_cpu_seconds", "CPU time by thread.", ["thread"], registry=r)
         self.offers_rejected = Counter("avatar_offers_rejected", "Offers refused, by reason.", ["reason"], registry=r)
         self.rtp_packets_lost = Counter("avatar_rtp_packets_lost", "Microphone packets that never came.", registry=r)
+        self._name_what_may_never_happen()
+
+    def _name_what_may_never_happen(self) -> None:
+        """A series that appears with its first failure is one whose first increase no alert sees."""
         for kind in PictureKind:
             self.frames.labels(kind=kind)
+        for counter, labels in (
+            (self.engine_restarts, ("dead", "hung", "cold")),
+            (self.ice_failures, ("failed", "silent")),
+            (self.cache_requests, ("hit", "miss")),
+            (self.queue_drops, ("pictures", "telemetry")),
+            (self.sessions, ("finished", "error")),
+            (self.offers_rejected, ("SessionLimit", "TooManyOffers", "SignalingError", "ServerDraining")),
+        ):
+            for label in labels:
+                counter.labels(label)
 
     def note_picture(self, kind: PictureKind, times_ms: dict[str, float]) -> None:
         """Count a sent picture and its stage times."""
@@ -82,10 +119,43 @@ class Metrics:
         for stage, value_ms in times_ms.items():
             if stage == "mic_to_lip":
                 self.e2e_latency.observe(value_ms / 1000)
+            elif stage == "frame_interval":
+                self.frame_interval.observe(value_ms / 1000)
             elif stage == "av_offset":
                 self.av_skew.observe(value_ms / 1000)
             else:
                 self.stage_latency.labels(stage=stage).observe(value_ms / 1000)
+
+    def note_client(self, message: Mapping[str, object]) -> None:
+        """What a page says of its own part of the way; anything that is no sane number is ignored."""
+        for name, stage in _CLIENT_STAGES.items():
+            value = message.get(name)
+            if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LONGEST_MS:
+                share = 0.5 if stage == "network" else 1.0  # one way of a round trip
+                self.client_latency.labels(stage=stage).observe(share * value / 1000)
+
+    def note_batch(self, timing: BatchTiming) -> None:
+        """A batch of the engine. Called from its thread."""
+        self.batch_size.observe(timing.mouths)
+        for stage, value_ns in (
+            ("queue_wait", timing.waited_ns), ("infer", timing.infer_ns), ("blend", timing.blend_ns)
+        ):  # fmt: skip
+            self.engine_stage.labels(stage=stage).observe(value_ns / NS_PER_S)
+
+    def note_cast(self, *, hit: bool) -> None:
+        """An avatar was asked for."""
+        self.cache_requests.labels(result="hit" if hit else "miss").inc()
+
+    def note_ended(self, result: str, stats: object) -> None:
+        """A session is over: how, and what its peer, where it had one of its own, counted."""
+        self.sessions.labels(result=result).inc()
+        if not isinstance(stats, PeerStats):
+            return
+        self.rtp_packets_lost.inc(max(0, stats.inbound.lost))
+        self.queue_drops.labels(stage="pictures").inc(stats.pictures_dropped)
+        self.queue_drops.labels(stage="telemetry").inc(stats.events_dropped)
+        if stats.ended in ("failed", "silent"):
+            self.ice_failures.labels(reason=stats.ended).inc()
 
     def counting_rejections(self) -> _Rejections:
         """A `with` block around the handling of an offer: an error that leaves it is a rejection."""

@@ -25,7 +25,15 @@ class Link(Protocol):
     def stats(self) -> LinkStats: ...
 
 
-_CLIENT_FIELDS = ("jitter_buffer_ms", "decode_ms", "rtt_ms", "frames_decoded", "frames_dropped", "freeze_count")
+_CLIENT_FIELDS = (
+    "jitter_buffer_ms",
+    "decode_ms",
+    "render_ms",
+    "rtt_ms",
+    "frames_decoded",
+    "frames_dropped",
+    "freeze_count",
+)
 
 
 class Snapshot:

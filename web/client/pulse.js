@@ -52,6 +52,7 @@ function report(figures) {
     type: "stats",
     jitter_buffer_ms: figures.jitterBufferMs,
     decode_ms: figures.decodeMs,
+    render_ms: figures.renderMs,
     rtt_ms: figures.rttMs,
     frames_decoded: figures.framesDecoded,
     frames_dropped: figures.framesDropped,

@@ -11,6 +11,7 @@
  * @property {number | null} bitrateKbps picture and sound together
  * @property {number | null} jitterBufferMs wait of a picture in the browser's buffer
  * @property {number | null} decodeMs
+ * @property {number | null} renderMs from a picture's being decoded to its being shown; null where nobody told
  * @property {number | null} rttMs
  * @property {number | null} avOffsetMs picture ahead of its sound at the playout, by the senders' clocks
  * @property {number} packetsLost
@@ -44,6 +45,7 @@ export class StatsReader {
       bitrateKbps: last && seconds > 0 ? ((bytes - last.bytes) * 8) / 1000 / seconds : null,
       jitterBufferMs: perItemMs(since("jitterBufferDelay"), since("jitterBufferEmittedCount")),
       decodeMs: perItemMs(since("totalDecodeTime"), since("framesDecoded")),
+      renderMs: null,
       rttMs: typeof pair?.currentRoundTripTime === "number" ? pair.currentRoundTripTime * 1000 : null,
       avOffsetMs: offsetMs(video, audio),
       packetsLost: (video.packetsLost ?? 0) + (audio.packetsLost ?? 0),

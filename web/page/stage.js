@@ -98,6 +98,10 @@ export class Stage extends EventTarget {
     if (askToken) this.#token.focus();
   }
 
+  get video() {
+    return this.#video;
+  }
+
   /** @param {string} detail */
   setDetail(detail) {
     this.#detail.textContent = detail;
