@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from streamer.commands import avatars, bench, engines, models, render, show, soak
+from streamer.commands import avatars, bench, doctor, engines, models, render, show, soak
 
 app = typer.Typer(
     name="liveanchor",
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 avatars.add_to(app)
 render.add_to(app)
+doctor.add_to(app)
 models.add_to(app)
 show.add_to(app)
 app.add_typer(engines.app, name="engines")

@@ -30,7 +30,12 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        r = self.registry
+        self._count_sessions(self.registry)
+        self._time_frames(self.registry)
+        self._watch_parts(self.registry)
+        self._name_what_may_never_happen()
+
+    def _count_sessions(self, r: CollectorRegistry) -> None:
         self.tasks = Gauge("avatar_tasks", "Tasks of the event loop.", registry=r)
         self.threads = Gauge("avatar_threads", "Threads of this process.", registry=r)
         self.sessions_active = Gauge("avatar_sessions_active", "Sessions that hold a slot.", registry=r)
@@ -39,6 +44,8 @@ class Metrics:
         self.session_setup = Histogram(
             "avatar_session_setup_seconds", "Offer to live.", buckets=_LATENCY_BUCKETS_S, registry=r
         )
+
+    def _time_frames(self, r: CollectorRegistry) -> None:
         self.stage_latency = Histogram(
             "avatar_stage_latency_seconds", "Time a voiced frame spends between two stages.", ["stage"],
             buckets=_LATENCY_BUCKETS_S, registry=r,
@@ -56,6 +63,8 @@ class Metrics:
             "avatar_frame_interval_seconds", "Time between two pictures of a session.",
             buckets=(0.01, 0.02, 0.03, 0.035, 0.038, 0.042, 0.045, 0.05, 0.06, 0.08, 0.12, 0.25, 0.5, 1.0), registry=r,
         )  # fmt: skip
+
+    def _watch_parts(self, r: CollectorRegistry) -> None:
         self.queue_depth = Gauge("avatar_queue_depth", "Jobs waiting for the engine.", ["stage"], registry=r)
         self.queue_wait_p99 = Gauge(
             "avatar_engine_queue_wait_p99_seconds", "From a mouth's being wanted to the start of its batch.", registry=r
@@ -96,7 +105,6 @@ class Metrics:
         self.thread_cpu = Gauge("avatar_thread_cpu_seconds", "CPU time by thread.", ["thread"], registry=r)
         self.offers_rejected = Counter("avatar_offers_rejected", "Offers refused, by reason.", ["reason"], registry=r)
         self.rtp_packets_lost = Counter("avatar_rtp_packets_lost", "Microphone packets that never came.", registry=r)
-        self._name_what_may_never_happen()
 
     def _name_what_may_never_happen(self) -> None:
         """A series that appears with its first failure is one whose first increase no alert sees."""
