@@ -55,6 +55,7 @@ from streamer.rtc.settings import IceServer, IceSettings
 from streamer.rtc.threads import CodecThreads
 from streamer.telemetry.lag import LoopLag
 from streamer.telemetry.metrics import Metrics
+from streamer.telemetry.traces import Traces
 from streamer.tts import Voices
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class Server:
         self.codecs = CodecThreads()
         self.speech_executor = ThreadPoolExecutor(1, "speech")
         self.metrics = Metrics()
+        self.metrics.traces = Traces.to(config.traces)
         self.lag = LoopLag(self.metrics.loop_lag)
         self.engine = self._make_engine()
         self.inference = Inference(self.engine, self.clock)
@@ -193,6 +195,8 @@ class Server:
         finally:
             await runner.cleanup()
             self.inference.close()
+            if self.metrics.traces is not None:
+                await loop.run_in_executor(self.film_executor, self.metrics.traces.close)
             self.codecs.close()
             self.speech_executor.shutdown(wait=True, cancel_futures=True)
             for executor in (self.avatar_executor, self.workshop_executor, self.film_executor):

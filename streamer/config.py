@@ -59,6 +59,15 @@ class BroadcastConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Refuse trickle ICE without If-Match (428), as RFC 9725 asks; several clients in use do not send it."""
 
 
+class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """OpenTelemetry; needs the extra `traces`."""
+
+    url: str | None = None
+    """Where spans are posted (OTLP over HTTP), such as http://127.0.0.1:4318/v1/traces; None: nowhere."""
+    share: float = 0.01
+    """Of the voiced windows that are traced."""
+
+
 class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions: int = 8
     viewers: int = 200
@@ -104,6 +113,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tts: TtsConfig = TtsConfig()
     broadcast: BroadcastConfig = BroadcastConfig()
     limits: LimitsConfig = LimitsConfig()
+    traces: TracesConfig = TracesConfig()
 
     @property
     def avatars_dir(self) -> Path:
@@ -159,6 +169,7 @@ def check(config: Config) -> Config:
     if config.tts.piper_voices is not None and not Path(config.tts.piper_voices).is_dir():
         raise ConfigError("tts.piper_voices", f"{config.tts.piper_voices} is no folder")
     _check_limits(config.limits)
+    _check_traces(config.traces)
     if config.ice.udp_ports is not None:
         low, high = config.ice.udp_ports
         if not 1 <= low <= high <= 65_535:
@@ -169,6 +180,13 @@ def check(config: Config) -> Config:
         except ValueError as error:
             raise ConfigError("ice.announce", f"{address} is no IP address") from error
     return config
+
+
+def _check_traces(traces: TracesConfig) -> None:
+    if not 0 <= traces.share <= 1:
+        raise ConfigError("traces.share", "must be 0 to 1")
+    if traces.url is not None and not traces.url.startswith(("http://", "https://")):
+        raise ConfigError("traces.url", "must begin with http:// or https://")
 
 
 def _check_limits(limits: LimitsConfig) -> None:

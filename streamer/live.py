@@ -81,6 +81,7 @@ class LiveLine:
         self._passage = Passage(self._stages, self, parts.clock)
         self._record = LatencyRecord()
         self._quality = QualityWatch()
+        self._windows = parts.metrics.traces.window() if parts.metrics.traces is not None else None
         self._ear = _ear(parts, self._delay_ns())
         self._quiet_frames = 0
         self._generation = 0
@@ -97,6 +98,8 @@ class LiveLine:
     def end(self) -> None:
         """The engine need not go on with what it was asked for."""
         self._stages.lipsync.leave()
+        if self._windows is not None:
+            self._windows.end()
 
     def recast(self, cast: Cast) -> None:
         """Another avatar, or the same at another size, from the next picture on."""
@@ -203,6 +206,8 @@ class LiveLine:
             spoken_ns = self._start_ns + picture.index * FRAME_NS + FRAME_NS // 2 - self._ingest.lead_ns
         times_ms = self._record.note(picture.kind, stamps, spoken_ns)
         self._parts.metrics.note_picture(picture.kind, times_ms)
+        if self._windows is not None:
+            self._windows.note(picture.kind, stamps, spoken_ns)
 
     async def _report(self) -> None:
         """One snapshot a second on the telemetry channel."""

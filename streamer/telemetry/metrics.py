@@ -14,6 +14,7 @@ from streamer.inference import BatchTiming
 from streamer.media import PictureKind
 from streamer.rtc.settings import PeerStats
 from streamer.telemetry.threads import thread_cpu_s
+from streamer.telemetry.traces import Traces
 
 _LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
 _CLIENT_STAGES = {
@@ -30,6 +31,8 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
+        self.traces: Traces | None = None
+        """Where voiced windows are told of; None: nowhere."""
         self._count_sessions(self.registry)
         self._time_frames(self.registry)
         self._watch_parts(self.registry)
