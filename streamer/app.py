@@ -29,6 +29,7 @@ from streamer.casting import Casting
 from streamer.channel import Channel, WhenFull
 from streamer.clock import NS_PER_MS, MonotonicClock
 from streamer.config import Config
+from streamer.draining import drain
 from streamer.errors import ConfigError, StreamerError
 from streamer.gallery import Gallery
 from streamer.http import openapi
@@ -185,7 +186,7 @@ class Server:
                 helpers += [group.create_task(show, name="show") for show in shows]
                 await stop.wait()
                 if hurry is not None:
-                    await self._drain(hurry)
+                    await drain(self.registry, hurry, self.config.limits.drain_s)
                 self.registry.close()
                 self.recordings.close()
                 self.rooms.close()
@@ -221,25 +222,6 @@ class Server:
             on_renewed=renewed,
         )
         await watchdog.run(self.inference, replacement, watchdog.WatchdogSettings(), self.clock)
-
-    async def _drain(self, hurry: asyncio.Event) -> None:
-        """Let sessions finish: until all have, somebody is in a hurry, or the time is up."""
-        drained = asyncio.Event()
-
-        async def drain() -> None:
-            await self.registry.drain()
-            drained.set()
-
-        async def hurried() -> None:
-            await hurry.wait()
-            drained.set()
-
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.config.limits.drain_s), asyncio.TaskGroup() as group:
-                tasks = [group.create_task(drain(), name="drain"), group.create_task(hurried(), name="hurry")]
-                await drained.wait()
-                for task in tasks:
-                    task.cancel()
 
     async def _tell_ended(self) -> None:
         """Call the webhooks of ended jobs, one after the other."""
