@@ -140,8 +140,9 @@ def _labels(lines: Sequence[Line], axes: Axes) -> list[str]:
     """Names at the lines' ends, pushed apart where they would touch."""
     drawn = sorted((line for line in lines if line.points), key=lambda line: -line.points[-1][1])
     parts, above = [], -math.inf
-    for line in drawn:
+    for place, line in enumerate(drawn):
         x, y = axes.x(line.points[-1][0]), axes.y(line.points[-1][1]) + 3.5
-        y = above = max(y, above + LABEL_PX)
+        room = axes.y(axes.y_low) - LABEL_PX * (len(drawn) - 1 - place)
+        y = above = max(min(y, room), above + LABEL_PX)
         parts.append(f'<text class="name {line.style}" x="{x + 5:.1f}" y="{y:.1f}">{escape(line.name)}</text>')
     return parts

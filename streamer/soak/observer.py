@@ -10,6 +10,8 @@ from streamer.media import SOUND_HZ, VIDEO_CLOCK_HZ
 from streamer.soak.client import ReportStamp, RtpStamp
 
 _RATES_HZ = {"audio": SOUND_HZ, "video": VIDEO_CLOCK_HZ}
+BELIEVED_S = 60
+"""A packet is no further than this from the report before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class MediaLog:
         if report is None:
             return
         ticks = ((stamp.timestamp - report.rtp_timestamp + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+        if abs(ticks) > BELIEVED_S * _RATES_HZ[stamp.kind]:
+            return  # a report from before the stream's first packet knows no timestamp yet
         media_ms = 1000 * ticks / _RATES_HZ[stamp.kind] + 1000 * ((report.ntp >> 16) & 0xFFFFFFFF) / 65536
         self._lateness_ms[stamp.kind].append(stamp.arrived_ns / NS_PER_MS - media_ms)
 

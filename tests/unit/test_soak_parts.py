@@ -130,6 +130,16 @@ def test_gaps_count_pictures_not_packets_and_offset_is_between_the_media_clocks(
     assert log.take(2000 * NS_PER_MS).frames == 0  # sent again: no new picture
 
 
+def test_report_from_before_the_first_packet_is_not_believed():
+    log = MediaLog()
+    log.note_report(ReportStamp("video", 1000 << 32, 0))
+    log.note_report(ReportStamp("audio", 1000 << 32, rtp("audio", 0, 0).timestamp))
+    for index in range(5):
+        log.note_rtp(rtp("video", index, 40 * index))
+        log.note_rtp(rtp("audio", index, 40 * index))
+    assert log.take(200 * NS_PER_MS).av_offset_ms is None
+
+
 def test_sound_that_has_stopped_counts_as_long_as_it_is_silent():
     log = MediaLog()
     log.note_rtp(rtp("audio", 0, 0))
