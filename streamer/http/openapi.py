@@ -146,7 +146,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {str(operation.status): {"description": operation.summary}}
     if operation.gives:
         responses[str(operation.status)]["content"] = _content(operation.gives)
-    for status in (*operation.problems, 401, 403):
+    too_large = (413,) if operation.body else ()
+    for status in sorted({*operation.problems, *too_large, 401, 403}):
         responses[str(status)] = {
             "description": "problem",
             "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},

@@ -89,6 +89,7 @@ async def told(visitor, key, value):
             pass
 
 
+@pytest.mark.long
 async def test_visitor_of_a_mirror_is_told_and_a_second_signal_ends_it_at_once(avatars_dir):
     with served(serve_command(avatars_dir, ("--canvas", "256"))) as server:
         visit = Visit(np.zeros(SOUND_HZ, np.int16))

@@ -130,6 +130,7 @@ async def test_viewer_sees_on_while_strangers_knock_on_its_port(house, caplog):
     assert failures(caplog) == []
 
 
+@pytest.mark.long
 async def test_mutated_offers_and_fragments_get_4xx_or_an_answer_and_leave_nothing(house, caplog):
     server, url = house
     statuses: dict[int, int] = {}
