@@ -53,6 +53,7 @@ audio = "a.ogg"
 """
 
 
+@pytest.mark.long
 def test_only_the_mouth_whose_turn_it_is_moves_in_the_rendered_show(tmp_path, store):
     (tmp_path / "show.toml").write_text(SHOW)
     show = read_show(tmp_path / "show.toml")

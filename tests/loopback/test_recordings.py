@@ -69,7 +69,7 @@ async def state(http, recording):
         return await response.json()
 
 
-@pytest.mark.parametrize("kind", ["mp4", "webm"])
+@pytest.mark.parametrize("kind", ["mp4", pytest.param("webm", marks=pytest.mark.long)])
 async def test_feed_is_recorded_to_a_file_as_long_as_its_frames(house, kind):
     _, http, _ = house
     async with http.post(f"/api/recordings?feed=desk&format={kind}&badge=AI") as response:
@@ -116,6 +116,7 @@ async def test_push_to_a_server_that_is_not_there_fails_with_words_and_without_t
     assert "secret-key" not in str(view)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="no ffmpeg here to play the RTMP server")
 async def test_feed_pushed_by_rtmp_arrives_with_picture_and_sound(house, tmp_path):
     _, http, rtmp = house

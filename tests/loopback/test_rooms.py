@@ -141,6 +141,7 @@ async def test_moderated_seat_speaks_once_it_has_been_given_the_floor(house, ope
     assert (await put(http, "seats/ada/mute"))["heard"] is False
 
 
+@pytest.mark.long
 async def test_participants_hear_each_other_and_not_themselves(house, opened):
     _, http = house
     room = await opened([seat("ada", "mic"), seat("ben", "mic")])
@@ -190,6 +191,7 @@ async def test_layout_focus_and_gain_are_changed_while_it_runs(house, opened):
     assert (await put(http, "floor", json={"mode": "moderated"}))["floor"] == "moderated"
 
 
+@pytest.mark.long
 async def test_voice_published_by_whip_speaks_through_the_seat_that_waits_for_it(house, opened):
     _, http = house
     room = await opened([seat("ada", "whip:studio"), seat("ben")])
@@ -250,6 +252,7 @@ async def test_state_comes_as_a_stream_until_the_room_ends(house, opened):
     assert lines >= 3
 
 
+@pytest.mark.long
 async def test_show_of_a_file_is_played_live_line_by_line(house, tmp_path):
     server, _ = house
     for name, hz in (("low", 400), ("high", 900)):
