@@ -69,7 +69,7 @@ function show(state) {
   }
   join.disabled = !sitting && free.length === 0;
   const own = state.seats.find((seat) => seat.seat === sitting?.seat);
-  element("floor", HTMLElement).textContent = own ? floorWords(own, state) : free.length ? "" : "All microphone seats are taken.";
+  element("floor", HTMLElement).textContent = own ? floorWords(own, state) : free.length ? "" : "No microphone seat of this room is free.";
   element("level", HTMLElement).dataset.level = String(own ? Math.min(10, Math.round(own.level * 40)) : 0);
   hand.setAttribute("aria-pressed", String(Boolean(own?.hand)));
   hand.hidden = state.floor !== "moderated";

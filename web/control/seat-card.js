@@ -55,7 +55,7 @@ export class SeatCard {
     this.#seat = seat;
     this.node.dataset.speaking = String(seat.speaking);
     this.node.dataset.heard = String(seat.heard);
-    this.#name.textContent = `${seat.name || seat.seat}${seat.hand ? " ✋" : ""}`;
+    this.#name.textContent = `${seat.name || seat.seat}${seat.hand ? ", hand up" : ""}`;
     this.#note.textContent = `${seat.source}${seat.occupied ? "" : ", nobody there"} · ${seat.gain_db.toFixed(0)} dB`;
     this.#level.dataset.level = String(Math.min(10, Math.round(seat.level * 40)));
     for (const action of ACTIONS) {
