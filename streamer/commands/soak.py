@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -139,6 +140,7 @@ def _run(url: str, options: Options) -> dict[str, Any]:
     from streamer.soak.view import View
 
     url = url.rstrip("/") + "/"
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to stop, it takes its server and clients along
     with View(options.seconds, sum(options.profiles.values())) as view:
         return asyncio.run(Soak(url, options, view.show).run())
 
