@@ -9,6 +9,7 @@ import hashlib
 import math
 import pickle  # noqa: TID251 - only its error type: weights_only loading raises it
 import tarfile
+import warnings
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -167,10 +168,12 @@ def _drawn(name: str, entry: Tensor) -> Tensor | None:
 
 def _unpickled(path: Path) -> Any:
     """New files are mapped; the oldest, which are archives of another kind, are read whole, with the same care."""
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except RuntimeError:
-        return torch.load(path, map_location="cpu", weights_only=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of another pickle protocol: what cannot be read is refused anyway
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError:
+            return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _without_prefix(state: Mapping[str, Tensor], prefixes: tuple[str, ...]) -> dict[str, Tensor]:
