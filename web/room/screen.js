@@ -55,8 +55,9 @@ export class Screen {
     const wire = new Wire(this.#url, this.#options);
     this.wire = wire;
     wire.addEventListener("stream", () => {
-      this.#video.srcObject = wire.stream;
-      this.#video.play().catch(() => {
+      if (this.#video.srcObject !== wire.stream) this.#video.srcObject = wire.stream;
+      this.#video.play().catch((error) => {
+        if (error.name !== "NotAllowedError") return; // interrupted by the second track's own call
         this.#video.muted = true; // the browser wants a click before sound
         this.#video.play().catch(() => {});
       });
