@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from streamer.echo import BANDS, CHUNK_SAMPLES_16K, F32, F64, TAPS, Bands, EchoPath
+from streamer.echo import BANDS, CHUNK_SAMPLES_16K, F32, F64, TAPS, Bands, EchoDoubt, EchoPath, excess_of
 from streamer.media import CHUNK_SAMPLES, CHUNKS_PER_FRAME, FRAME_SAMPLES, S16, AudioChunk
 from streamer.pipeline.resample import Decimator
 from streamer.pipeline.vad import CHUNK_MS, Vad, VadSettings
 
 _RING_SLOTS = 128
 _SMOOTHING = 0.5
-ECHO_MARGIN = 6.0
-"""Power above the predicted echo that is still taken for echo: rooms fluctuate."""
 NOISE_MARGIN = 3.0
-NEAR_SHARE = 0.5
-"""Part of a chunk's power that neither echo nor noise explains, from which on it is somebody near."""
+"""Least power of two seconds to the usual power of noise."""
 PITCHED = 0.6
 """Least self-similarity at the pitch of a voice: a cough has none."""
-LEARNING_CHUNKS = 90
-"""So long the way of the echo is unknown, once a session: whatever is heard then may be our own."""
+LEARNING_CHUNKS = 30
+"""Before that the echo expected is no guide, and its errors say nothing about later ones."""
+_NOISE_RMS = 10 ** (-52 / 20)
+_MOST_GAIN = 10.0
+"""The detector of voices knows those of headsets: a microphone's sound is raised until its noise has this level."""
 _LAGS = slice(40, 230)
 """70 to 400 Hz at 16 kHz."""
 _NOISE_CHUNKS = 100
@@ -51,6 +51,7 @@ class BargeIn:
         self._recent: deque[tuple[bool, bool]] = deque(maxlen=settings.within_ms // CHUNK_MS)
         self._vad = Vad(VadSettings(minimum_speech_ms=CHUNK_MS, hangover_ms=CHUNK_MS, floor_dbfs=-50.0))
         self._path = EchoPath()
+        self._doubt = EchoDoubt()
         self._speaker = _Speaker()
         self._microphone = Bands()
         self._heard = np.zeros(BANDS)
@@ -65,7 +66,6 @@ class BargeIn:
     def hear(self, chunk: AudioChunk, slot: int, *, speaking: bool) -> bool:
         """What the microphone took up in a slot. True where the visitor interrupts; only while we are `speaking`."""
         power = self._microphone.push(chunk.samples16)
-        voice = self._vad.push(chunk, chunk.captured_ns).speech
         joined = np.concatenate((self._tail, chunk.samples16))
         self._tail = chunk.samples16
         played = self._speaker.before(slot)
@@ -74,12 +74,14 @@ class BargeIn:
         if not played.any():
             self._noise.append(self._heard)
         noise = NOISE_MARGIN * self._floor()
-        self._path.learn(played, power, noise)
-        if not speaking or self._path.learned_chunks < LEARNING_CHUNKS:
+        voice = self._vad.push(_raised(chunk, noise), chunk.captured_ns).speech
+        excess = excess_of(self._heard, self._echo + noise)
+        near = voice and excess > self._doubt.limit
+        if self._path.learn(played, power, noise) and self._path.learned_chunks > LEARNING_CHUNKS:
+            self._doubt.note(excess)
+        if not speaking:
             self._recent.clear()
             return False
-        unexplained = np.maximum(0.0, self._heard - ECHO_MARGIN * self._echo - noise)
-        near = voice and float(unexplained.sum()) > NEAR_SHARE * float(self._heard.sum())
         self._recent.append((near, near and pitch(joined) > PITCHED))
         nears, pitches = (sum(column) for column in zip(*self._recent, strict=True))
         if nears < self._needed or pitches < self._pitched_needed:
@@ -91,6 +93,14 @@ class BargeIn:
         """(BANDS,) the least power of two seconds in which nothing was played: what is always there."""
         floor: F64 = np.minimum.reduce(self._noise) if self._noise else np.zeros(BANDS)
         return floor
+
+
+def _raised(chunk: AudioChunk, noise: F64) -> AudioChunk:
+    """The same as if it came from a microphone near the mouth, where its noise, (BANDS,) power, is low."""
+    rms = float(np.sqrt(noise.sum()))
+    if rms <= 0.0 or rms >= _NOISE_RMS:
+        return chunk
+    return replace(chunk, samples16=chunk.samples16 * np.float32(min(_MOST_GAIN, _NOISE_RMS / rms)))
 
 
 class _Speaker:

@@ -1,8 +1,8 @@
 """How our own sound comes back through a visitor's microphone: learned while we speak, by power in bands. Pure.
 
 A room is a handful of delays and decays; for power they are non-negative weights on what was played in the last second,
-the same for all bands, times a gain a band. The weights are fitted to relative errors, so that a visitor's voice on top
-of the echo, which no weights explain, hardly moves them.
+the same for all bands, times a gain a band. The weights are fitted to relative errors, and what is far above the echo
+expected is cut off, so that a visitor's voice on top, which no weights explain, hardly moves them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,21 @@ _TRUST_HEARD = 0.1
 """Errors count relative to the echo expected plus so much of what was heard: a voice is ten of them at most."""
 _KNOWN_CHUNKS = 60
 """Until then the expected echo means little, and errors count relative to what was heard alone."""
+_MOST_LOUDER = 6.0
+"""Once the way is known, so many times the echo expected count as echo at most: the rest is a visitor's."""
 _QUIET = 3e-8
 """Power of a band at which there is nothing to hear, full scale = 1."""
 _MOST_GAIN = 30.0
+_SCORED_BANDS = BANDS // 2 + 1
+_LEAST_LOG, _MOST_LOG = -1.0, 4.0
+_INAUDIBLE = 1e-9
+_SCORES = 100
+_FIRST_SCORES = 30
+"""Fewer do not say how well the way of the echo is known."""
+_PERCENTILE = 0.9
+_DOUBT_ABOVE = 0.6
+_LEAST_DOUBT = 1.2
+_DOUBT_RISE = 0.5
 
 
 class Bands:
@@ -68,22 +80,30 @@ class EchoPath:
         power: F64 = self._gains * (self._weights @ played)
         return power
 
-    def learn(self, played: F64, heard: F64, noise: F64) -> None:
-        """The microphone had (BANDS,) power `heard` when `played` was as given; `noise` of it was there anyway."""
+    def learn(self, played: F64, heard: F64, noise: F64) -> bool:
+        """The microphone had (BANDS,) power `heard` when `played` was as given; `noise` of it was there anyway.
+
+        False where nothing audible was played, and so nothing learned.
+        """
         audible = (played * self._gains).sum(axis=0) > 300 * _QUIET
         if not audible.any():
-            return
+            return False
         known = min(1.0, self.learned_chunks / _KNOWN_CHUNKS)
-        scale = known * self.predict(played) + (1.0 - (1.0 - _TRUST_HEARD) * known) * heard + _QUIET
+        expected = self.predict(played)
+        if known == 1.0:
+            heard = np.minimum(heard, noise + _MOST_LOUDER * (expected + noise + _QUIET))
+        scale = known * expected + (1.0 - (1.0 - _TRUST_HEARD) * known) * heard + noise + _QUIET
         heard = np.maximum(0.0, heard - noise)
         rows = (played * self._gains / scale)[:, audible]
-        rows /= np.maximum(1.0, rows.max(axis=0) / _LEVERAGE)
+        weight = 1.0 / np.maximum(1.0, rows.max(axis=0) / _LEVERAGE)
+        rows *= weight
         self._joint = _FORGET * self._joint + rows @ rows.T
-        self._cross = _FORGET * self._cross + rows @ (heard / scale)[audible]
+        self._cross = _FORGET * self._cross + rows @ (weight * (heard / scale)[audible])
         self.learned_chunks += 1
         if self.learned_chunks % _SWEEP_CHUNKS == 0:
             self._sweep()
         self._weigh_bands(played, heard, audible / scale**2)
+        return True
 
     def _sweep(self) -> None:
         """One round of coordinate descent on the non-negative least squares."""
@@ -98,3 +118,30 @@ class EchoPath:
         self._gain_under = _FORGET * self._gain_under + trust * flat * flat
         gains = np.clip((self._gain_over + 1e-6) / (self._gain_under + 1e-6), 0.05, 20.0)
         self._gains = gains / np.exp(np.log(gains).mean())
+
+
+class EchoDoubt:
+    """How far above the expected echo a sound must be to be somebody else's: as far as lately it was not, and some."""
+
+    def __init__(self) -> None:
+        self._scores = np.zeros(_SCORES)
+        self._count = 0
+        self.limit = np.inf
+        """Excess from which on somebody is near; infinite while too little is known."""
+
+    def note(self, excess: float) -> None:
+        """The excess of another chunk with our own sound in it.
+
+        What is kept is cut off above the limit: a visitor raises it little, a change of the room that stays soon.
+        """
+        self._scores[self._count % _SCORES] = min(excess, self.limit + _DOUBT_RISE)
+        self._count += 1
+        if self._count >= _FIRST_SCORES:
+            scores = np.sort(self._scores[: self._count])
+            self.limit = max(_LEAST_DOUBT, float(scores[int(_PERCENTILE * (len(scores) - 1))]) + _DOUBT_ABOVE)
+
+
+def excess_of(heard: F64, expected: F64) -> float:
+    """(BANDS,) power heard and expected to how much more was heard: mean log ratio of the half that has most of it."""
+    ratios = np.log((heard + _INAUDIBLE) / (expected + _INAUDIBLE))
+    return float(np.sort(np.clip(ratios, _LEAST_LOG, _MOST_LOG))[-_SCORED_BANDS:].mean())
