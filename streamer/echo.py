@@ -40,9 +40,9 @@ _SCORES = 100
 _FIRST_SCORES = 30
 """Fewer do not say how well the way of the echo is known."""
 _PERCENTILE = 0.9
-_DOUBT_ABOVE = 0.6
+_DOUBT_ABOVE = 0.5
 _LEAST_DOUBT = 1.2
-_DOUBT_RISE = 0.5
+_DOUBT_RISE = -0.3
 
 
 class Bands:

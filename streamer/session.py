@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from enum import StrEnum
 
+from streamer.admission import Turns
 from streamer.casting import Cast
 from streamer.channel import Channel, ChannelClosed
 from streamer.clock import NS_PER_MS, NS_PER_S
@@ -48,6 +49,7 @@ class Session:
         self.interrupts = 0
         """How often it was interrupted: speech that was asked for before that is not wanted any more."""
         self._parts = parts
+        self.requests = Turns(parts.clock)
         self._made_ns = parts.clock.now_ns()
         self._log = EventLog(self._age_ms, parts.peer.send_event)
         prebuffer_samples = 2 * FRAME_SAMPLES + lookahead_chunks(parts.spec) * CHUNK_SAMPLES
@@ -228,6 +230,7 @@ class Session:
                 message = await self._parts.peer.control.get()
             except ChannelClosed:
                 return
+            await self.requests.turn()
             if message.get("type") == "interrupt":
                 self.interrupt()
             elif message.get("type") == "stats" and self._line is not None:

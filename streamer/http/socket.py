@@ -104,6 +104,7 @@ class SpeechSocket:
             if message.type is WSMsgType.BINARY:
                 await self._append(message.data)
             elif message.type is WSMsgType.TEXT:
+                await self._session.requests.turn()
                 await self._obey(msgspec.json.decode(message.data, type=Request))
 
     async def _obey(self, request: Request) -> None:
@@ -123,12 +124,11 @@ class SpeechSocket:
         utterance, reader = self._utterance, self._reader
         if utterance is None or reader is None:
             raise SpeechRejected("send a start message before sound")
-        if utterance.voided:
-            return
         loop = asyncio.get_running_loop()
         pcm48 = await loop.run_in_executor(self._executor, reader.push, data)
         self._session.append_speech(utterance, pcm48)
-        await self._session.room(AHEAD_S)
+        if not utterance.voided:
+            await self._session.room(AHEAD_S)
 
     async def _end(self) -> None:
         if self._utterance is None or self._reader is None:

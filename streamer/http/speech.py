@@ -41,7 +41,9 @@ class SpeechRoutes:
         router.add_post("/api/sessions/{session}/interrupt", self.interrupt)
 
     async def interrupt(self, request: web.Request) -> web.Response:
-        self._registry.get(request.match_info["session"]).interrupt()
+        session = self._registry.get(request.match_info["session"])
+        await session.requests.turn()
+        session.interrupt()
         return web.Response(status=202)
 
     async def speak(self, request: web.Request) -> web.Response:

@@ -11,6 +11,8 @@ from streamer.rtc.aiortc_hooks import Feedback
 from streamer.rtc.bitrate import ResendBudget
 from streamer.rtc.reports import ReportClock
 
+HEARING_NS = NS_PER_S
+"""After a stall of our own, so long to read what has come meanwhile before a peer is called silent."""
 SILENCE_NS = 15 * NS_PER_S // 2
 """A peer that sends no RTP, RTCP, consent check or control message for so long is gone."""
 
@@ -42,8 +44,10 @@ class Link:
     async def watch(self) -> None:
         """End the peer once it has been silent for too long."""
         await self._settled.wait()
-        while self._clock.now_ns() < self._alive_ns + SILENCE_NS:
-            await self._clock.sleep_until(self._alive_ns + SILENCE_NS)
+        while self._clock.now_ns() < (deadline_ns := self._alive_ns + SILENCE_NS):
+            await self._clock.sleep_until(deadline_ns)
+            if self._clock.now_ns() - deadline_ns > HEARING_NS:  # it was us who did not hear
+                await self._clock.sleep_until(self._clock.now_ns() + HEARING_NS)
         self.end("silent")
 
     def note_alive(self) -> None:

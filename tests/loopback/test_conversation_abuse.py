@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from streamer import admission
 from streamer.app import Announcements, Server
 from streamer.client import Client
 from streamer.config import Config, check
@@ -79,6 +80,18 @@ async def test_storm_of_interrupts_ends_all_and_what_comes_after_is_heard(client
     assert [e["seq"] for e in told] == list(range(1, len(told) + 1))
     assert len(finished(told)) == 61
     assert told[-1]["position_s"] == 1.0
+
+
+async def test_flood_of_interrupts_in_one_go_costs_no_reader_an_event(client, monkeypatch):
+    monkeypatch.setattr(admission, "REQUESTS_PER_S", 2000.0)
+    async with client.call("ruby", Visit()) as call, aiohttp.ClientSession() as http:
+        async with http.ws_connect(f"{client.url}api/sessions/{call.session.id}/speech") as wire:
+            for _ in range(4000):
+                await wire.send_str('{"type":"interrupt"}')
+            told = await until(call.session, lambda e: e["seq"] >= 4000)
+        assert (await call.session.state())["state"] == "live"
+        assert client.registry.get(call.session.id).peer.stats.events_dropped == 0
+    assert [e["seq"] for e in told] == list(range(1, len(told) + 1))
 
 
 async def test_thousands_of_tiny_pieces_and_messages_do_not_hold_up_the_session(client):

@@ -30,6 +30,22 @@ async def test_silence_of_eight_seconds_ends_a_connected_peer():
         assert link.gone.is_set()
 
 
+async def test_stall_of_our_own_is_no_silence_of_the_peer():
+    clock = ManualClock()
+    link = Link(clock)
+    async with asyncio.TaskGroup() as group:
+        link.note_state("connected")
+        group.create_task(link.watch())
+        await clock.advance(NS_PER_S)
+        clock._now_ns += 20 * NS_PER_S  # nothing of ours ran for so long; what came meanwhile is still unread
+        await clock.advance(NS_PER_S // 2)
+        link.note_alive()
+        await clock.advance(7 * NS_PER_S)
+        assert link.ended is None
+        await clock.advance(NS_PER_S)
+        assert link.ended == "silent"
+
+
 @pytest.mark.parametrize(
     ("states", "ended"),
     [(["connecting", "failed"], "failed"), (["connected", "failed"], "left"), (["connected", "closed"], "left")],
