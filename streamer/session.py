@@ -46,8 +46,7 @@ class Session:
         self.avatar_id = avatar_id
         self.source = parts.source
         self.state = State.NEW
-        self.interrupts = 0
-        """How often it was interrupted: speech that was asked for before that is not wanted any more."""
+        self.interrupts = 0  # speech that was asked for before the last of them is not wanted any more
         self._parts = parts
         self.requests = Turns(parts.clock)
         self._made_ns = parts.clock.now_ns()
