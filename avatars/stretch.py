@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from avatars.blend import Box
-from avatars.colour import Planes, chroma_of, rgb_to_full_range, shrink
+from avatars.colour import Planes, rgb_to_full_range, shrink
 
 U8 = npt.NDArray[np.uint8]
 FloatBox = tuple[float, float, float, float]
@@ -100,7 +100,8 @@ def stretch_planes(pixels: U8, plan: PatchPlan) -> Planes:
     amid = _resize(_part(pixels, plan.halved), plan.halved)
     # Sampled amid four pixels; a small blur makes of it, as nearly as it can, what their mean would be.
     mean = cv2.GaussianBlur(amid, (3, 3), _MEAN_SIGMA_PX, borderType=cv2.BORDER_REPLICATE)
-    return Planes(luma, *chroma_of(np.asarray(mean, dtype=np.uint8)))
+    coloured = np.asarray(cv2.cvtColor(mean, cv2.COLOR_RGB2YCrCb), dtype=np.uint8)
+    return Planes(luma, coloured[:, :, 2], coloured[:, :, 1])  # read once: not worth pulling apart
 
 
 def _part(pixels: U8, plan: Stretch) -> U8:
