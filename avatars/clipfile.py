@@ -113,7 +113,7 @@ def is_clip(path: Path) -> bool:
         with av.open(str(path), options={**_OPTIONS, "format_whitelist": _FORMATS}) as container:
             if not container.streams.video or container.format.name in _PICTURES:
                 return False
-            frames = container.decode(video=0)
+            frames = container.decode(_alone(container.streams.video[0]))
             next(frames)
             return next(frames, None) is not None
     except (av.FFmpegError, OSError, ValueError, StopIteration):
@@ -123,8 +123,12 @@ def is_clip(path: Path) -> bool:
 def _video(container: av.container.InputContainer, name: str) -> VideoStream:
     if not container.streams.video:
         raise PortraitRejected(name, "the file has no picture in it", "use a picture or a video")
-    stream = container.streams.video[0]
-    stream.thread_type = "AUTO"
+    return _alone(container.streams.video[0])
+
+
+def _alone(stream: VideoStream) -> VideoStream:
+    """Decoded by the thread that asks: a decoder given up early, its own threads still at work, may never end."""
+    stream.codec_context.thread_count = 1
     return stream
 
 

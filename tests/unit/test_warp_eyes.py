@@ -25,7 +25,7 @@ from streamer.casting import staged
 pytestmark = pytest.mark.unit
 
 PORTRAITS = bundled_portraits()[:FIRST]
-AT_REST = 12
+AT_REST = 18
 """What one byte of a mouth at rest may differ from the portrait's."""
 UPPER, LOWER, CORNERS = (159, 386), (145, 374), ((33, 133), (362, 263))
 
