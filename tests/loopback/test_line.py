@@ -97,7 +97,7 @@ def test_two_visitors_never_see_each_other_speak(two):
 def odd_avatar(avatars_dir, tmp_path_factory):
     """An avatar from a portrait of 641 x 481."""
     ruby = next(portrait for portrait in bundled_portraits() if portrait.id == "ruby")
-    picture = load_picture(ruby.path)[40 : 40 + 481, 64 : 64 + 641]
+    picture = cv2.resize(load_picture(ruby.path), (768, 768))[40 : 40 + 481, 64 : 64 + 641]
     assert picture.shape == (481, 641, 3)
     path = tmp_path_factory.mktemp("portraits") / "odd.png"
     cv2.imwrite(str(path), picture[..., ::-1])
