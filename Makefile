@@ -25,12 +25,13 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 serve: setup
 	@$(BIN)/liveanchor serve $(ARGS)
 
-# What only computes runs two at a time; what talks over WebRTC has the machine to itself.
+# What only computes runs two at a time. What talks over WebRTC has the machine to itself, and a second try (shown as R)
+# where something else on the machine got in its way.
 test: dev
 ifdef ARGS
 	@$(BIN)/pytest $(ARGS)
 else
-	@$(BIN)/pytest -n 2 tests/unit tests/contract; pure=$$?; $(BIN)/pytest --ignore tests/unit --ignore tests/contract && exit $$pure
+	@$(BIN)/pytest -n 2 tests/unit tests/contract; pure=$$?; $(BIN)/pytest --reruns 1 --ignore tests/unit --ignore tests/contract && exit $$pure
 endif
 
 test-long: dev

@@ -46,6 +46,7 @@ async def test_token_is_asked_for_and_opens_the_page(guarded_visit):
     await page.get_by_label("Token").fill(TOKEN)
     await page.keyboard.press("Enter")
     await expect(page.locator(".face-picture img").first).to_have_js_property("complete", True)
+    await expect(page.locator("#start")).to_be_enabled()
     await page.locator("#samples button").first.click()
     await page.live()
     await page.speaking()
