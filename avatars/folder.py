@@ -96,11 +96,8 @@ def replacing(root: Path, name: str) -> Iterator[Path]:
     """
     root.mkdir(parents=True, exist_ok=True)
     remove_leftovers(root)
-    making = root / f"{_MAKING}{name}-{secrets.token_hex(4)}"
-    making.mkdir()
-    lock = os.open(making, os.O_RDONLY | os.O_CLOEXEC)
+    making, lock = _claim(root, name)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield making
         for path in sorted(making.iterdir()):
             _sync(path)
@@ -109,6 +106,21 @@ def replacing(root: Path, name: str) -> Iterator[Path]:
         _sync(root)
     finally:
         _delete(making)  # after the swap this is the old version
+        os.close(lock)
+
+
+def _claim(root: Path, name: str) -> tuple[Path, int]:
+    """A new folder and the lock that keeps others from taking it for a leftover; until it is held they may remove it."""
+    while True:
+        making = root / f"{_MAKING}{name}-{secrets.token_hex(4)}"
+        making.mkdir()
+        try:
+            lock = os.open(making, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if making.exists():
+            return making, lock
         os.close(lock)
 
 

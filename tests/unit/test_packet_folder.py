@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle  # noqa: TID251 - writing what strangers would write
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from avatars import folder as folders
 from avatars.errors import AvatarError, PacketInvalid, PacketMissing, PacketUnwritable, PacketVersion
 from avatars.folder import SEVEN
 from avatars.geometry import compute_avatar_crop_geometry
@@ -599,3 +601,20 @@ def test_whatever_a_strangers_description_says_the_list_goes_on(foreign, told):
         assert entry.width > 0
         assert len(entry.title) <= 80
         entry.title.encode()
+
+
+def test_folder_that_another_takes_for_a_leftover_before_it_is_claimed_is_made_again(tmp_path, monkeypatch):
+    real, taken = fcntl.flock, []
+
+    def late(lock, how):
+        if how == fcntl.LOCK_EX and not taken:  # another process looks for leftovers in this very moment
+            taken.extend(tmp_path.glob(".*"))
+            folders.remove_leftovers(tmp_path)
+        real(lock, how)
+
+    monkeypatch.setattr(folders.fcntl, "flock", late)
+    with folders.replacing(tmp_path, "ruby") as making:
+        (making / "frames.pt").write_bytes(b"frames")
+    assert len(taken) == 1
+    assert (tmp_path / "ruby" / "frames.pt").read_bytes() == b"frames"
+    assert [path.name for path in tmp_path.iterdir()] == ["ruby"]
