@@ -110,7 +110,7 @@ def replacing(root: Path, name: str) -> Iterator[Path]:
 
 
 def _claim(root: Path, name: str) -> tuple[Path, int]:
-    """A new folder and the lock that keeps others from taking it for a leftover; until it is held they may remove it."""
+    """A new folder, and the lock without which others may take it for a leftover and remove it."""
     while True:
         making = root / f"{_MAKING}{name}-{secrets.token_hex(4)}"
         making.mkdir()
