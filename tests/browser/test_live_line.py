@@ -31,7 +31,7 @@ START_AND_WATCH = """() => new Promise((resolve, reject) => {
 """Click Start; resolves to the milliseconds until the middle of the face has moved on a shown frame."""
 
 
-@pytest.mark.parametrize("codec", ["vp8", "h264"])
+@pytest.mark.parametrize("codec", ["vp8", pytest.param("h264", marks=pytest.mark.long)])
 async def test_face_talks_soon_and_goes_on_without_a_freeze(visit, codec):
     page = await visit(f"?raw=1&codec={codec}", permissions=["microphone"])
     await page.get_by_label("Your microphone").check()
