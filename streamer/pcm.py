@@ -1,6 +1,9 @@
-"""Raw sound as it comes over a socket, at any rate, to 48 kHz mono. Pure; whole and chunked input give the same."""
+"""Raw sound, pure: as a socket brings it, at any rate, to 48 kHz mono (chunked or whole gives the same); to WAV."""
 
 from __future__ import annotations
+
+import io
+import wave
 
 import numpy as np
 import soxr
@@ -48,3 +51,14 @@ class PcmReader:
 def _to_s16(sound: np.ndarray) -> S16:
     pcm: S16 = np.round(np.clip(sound * 32768.0, -32768.0, 32767.0)).astype(np.int16)
     return pcm
+
+
+def wav_of(pcm: S16, rate_hz: int = SOUND_HZ) -> bytes:
+    """(n,) s16 mono as a WAV file."""
+    body = io.BytesIO()
+    with wave.open(body, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate_hz)
+        file.writeframes(pcm.astype("<i2").tobytes())
+    return body.getvalue()

@@ -8,9 +8,7 @@ swap's time runs from the request for another avatar at another size, in the mid
 from __future__ import annotations
 
 import asyncio
-import io
 import tempfile
-import wave
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
@@ -25,6 +23,7 @@ from streamer.client import Call, Client
 from streamer.clock import NS_PER_MS, NS_PER_S, MonotonicClock
 from streamer.errors import StreamerError
 from streamer.media import S16, SOUND_HZ, U8, SoundBlock
+from streamer.pcm import wav_of
 from streamer.soak.client import SeenPicture, Visit
 from streamer.speech import decode_speech
 
@@ -183,17 +182,7 @@ def _speech() -> tuple[bytes, bytes]:
     sample = sample[np.flatnonzero(np.abs(sample) > AUDIBLE)[0] :]
     whole: S16 = np.tile(sample, 2 + int(QUEUED_S * SOUND_HZ) // len(sample))
     cut = int(OPENING_S * SOUND_HZ)
-    return _wav(whole[:cut]), _wav(whole[cut : cut + int(QUEUED_S * SOUND_HZ)])
-
-
-def _wav(pcm48: S16) -> bytes:
-    body = io.BytesIO()
-    with wave.open(body, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(SOUND_HZ)
-        file.writeframes(pcm48.tobytes())
-    return body.getvalue()
+    return wav_of(whole[:cut]), wav_of(whole[cut : cut + int(QUEUED_S * SOUND_HZ)])
 
 
 def _last_sound_ms(trial: _Trial, witness: _Witness) -> float:

@@ -7,11 +7,9 @@ its sound.
 from __future__ import annotations
 
 import asyncio
-import io
 import re
 import tempfile
 import urllib.request
-import wave
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,8 @@ from streamer.bench.served import Served, serve_command, served
 from streamer.bench.witness import Witness
 from streamer.clock import NS_PER_S, MonotonicClock
 from streamer.errors import StreamerError
-from streamer.media import S16, SOUND_HZ, U8
+from streamer.media import SOUND_HZ, U8
+from streamer.pcm import wav_of
 from streamer.roundtable.arrangement import Arrangement, Place, arrange
 from streamer.soak.client import Visit, Visitor, over_http
 
@@ -125,7 +124,7 @@ async def _offset_ms(http: aiohttp.ClientSession, seat: str) -> float:
             running = group.create_task(visitor.run(), name="viewer")
             await visitor.ready.wait()
             await _wait(1.0)
-            await _say(http, seat, _wav(microphone.pcm48), "audio/wav")
+            await _say(http, seat, wav_of(microphone.pcm48), "audio/wav")
             await _wait(len(microphone.pcm48) / SOUND_HZ + 1.5)
             running.cancel()
         await visitor.close()
@@ -192,16 +191,6 @@ def _metrics(url: str) -> str:
     with urllib.request.urlopen(f"{url}metrics", timeout=10) as response:
         text: str = response.read().decode()
         return text
-
-
-def _wav(pcm48: S16) -> bytes:
-    body = io.BytesIO()
-    with wave.open(body, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(SOUND_HZ)
-        file.writeframes(pcm48.tobytes())
-    return body.getvalue()
 
 
 async def _wait(seconds: float) -> None:

@@ -1,17 +1,19 @@
-"""A server under test in a process of its own: started, read from outside, stopped. For benches and tests."""
+"""A server under test, for benches and tests: in a process of its own, read from outside, or on the caller's loop."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from streamer.app import Announcements, Server
 from streamer.errors import StreamerError
 
 READY_WITHIN_S = 120.0
@@ -125,3 +127,14 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
     assert process.stdout is not None
     process.stdout.close()
+
+
+@asynccontextmanager
+async def served_here(server: Server) -> AsyncIterator[str]:
+    """Run a server on this loop until the block ends; gives its URL, which ends with a slash."""
+    stop = asyncio.Event()
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop), name="server")
+        yield await ready
+        stop.set()

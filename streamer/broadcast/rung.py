@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-import av
-
-from streamer.channel import Channel, ChannelClosed, WhenFull
+from streamer.channel import Channel, WhenFull
 from streamer.clock import Clock
-from streamer.errors import PipelineStalled
 from streamer.graphics.planes import resized
-from streamer.media import FRAME_NS, Picture
+from streamer.media import Picture
 from streamer.rtc.bitrate import KeyframeGate, nominal_bps
 from streamer.rtc.encoder import EncodedPicture, VideoCodec, VideoEncoder, picture_size_px
+from streamer.rtc.encoding import encode_all
 from streamer.rtc.threads import CodecThreads
 
-MAX_FAILURES = 25
 RECENT_PICTURES = 5
 """A newcomer gets a keyframe this young and what followed at once, instead of costing everybody another."""
 LEAST_HALF_PX = 128
@@ -87,27 +84,17 @@ class Rung:
 
     async def run(self) -> None:
         """Encode until closed. Raises PipelineStalled if the encoder refuses a whole second."""
-        failures = 0
         try:
-            while True:
-                try:
-                    picture = await self._pictures.get()
-                except ChannelClosed:
-                    return
-                try:
-                    await self._pass_on(picture)
-                    failures = 0
-                except av.FFmpegError as error:
-                    failures += 1
-                    self.counts.pictures_dropped += 1
-                    self._encoder.reset()
-                    if failures > MAX_FAILURES:
-                        raise PipelineStalled("video encoder", failures * FRAME_NS / 1e6) from error
+            await encode_all(self._pictures, self._pass_on, self._refused)
         finally:
             self._codecs.pictures.submit(self._encoder.reset)
 
     def close(self) -> None:
         self._pictures.close()
+
+    def _refused(self) -> None:
+        self.counts.pictures_dropped += 1
+        self._encoder.reset()
 
     async def _pass_on(self, picture: Picture) -> None:
         self.counts.encoder_calls += 1

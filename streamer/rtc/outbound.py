@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-import av
 from aiortc import RTCRtpSender
 
 from streamer.channel import Channel, ChannelClosed, WhenFull
 from streamer.clock import Clock, wall_clock_s
-from streamer.errors import PipelineStalled
 from streamer.media import FRAME_NS, FRAME_SAMPLES, FRAME_TICKS, SOUND_HZ, VIDEO_CLOCK_HZ, Picture
 from streamer.rtc import aiortc_hooks as hooks
 from streamer.rtc.bitrate import BitrateControl, KeyframeGate, ResendBudget, Steering, nominal_bps
 from streamer.rtc.encoder import SoundEncoder, VideoCodec, VideoEncoder, picture_size_px
+from streamer.rtc.encoding import encode_all
 from streamer.rtc.reports import MediaClock, ReportClock
 from streamer.rtc.threads import CodecThreads
 from streamer.rtc.tracks import PacketTrack
@@ -25,8 +24,6 @@ MOST_SOUNDS = 3
 """Frames of sound that may wait behind playout; more would be heard long after an interrupt."""
 LONGEST_LEAVING = 12
 """Frames after which the other half, sound or video, is no longer waited for."""
-MAX_FAILURES = 25
-"""Pictures in a row that an encoder may refuse: one second."""
 
 
 class Outbound:
@@ -83,7 +80,8 @@ class Outbound:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._encode_sounds(), name="encode-sound")
-                group.create_task(self._encode_pictures(), name="encode-video")
+                encoding = encode_all(self._pictures, self._encode_picture, self._refused)
+                group.create_task(encoding, name="encode-video")
         finally:
             # Behind a picture that may still be in work: megabytes that the next peer can use at once.
             self._codecs.pictures.submit(self._encoder.reset)
@@ -111,22 +109,9 @@ class Outbound:
                 await self._clock.sleep_until(self._clock.now_ns() + PACKET_GAP_NS)
             self.audio.packets.put_nowait(second)
 
-    async def _encode_pictures(self) -> None:
-        failures = 0
-        while True:
-            try:
-                picture = await self._pictures.get()
-            except ChannelClosed:
-                return
-            try:
-                await self._encode_picture(picture)
-                failures = 0
-            except av.FFmpegError as error:
-                failures += 1
-                self.counts["pictures_dropped"] += 1
-                self._encoder.reset()
-                if failures > MAX_FAILURES:
-                    raise PipelineStalled("video encoder", failures * FRAME_NS / 1e6) from error
+    def _refused(self) -> None:
+        self.counts["pictures_dropped"] += 1
+        self._encoder.reset()
 
     async def _encode_picture(self, picture: Picture) -> None:
         assert self.codec is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import wave
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, async_playwright, expect
 
+from streamer.pcm import wav_of
 from streamer.speech import decode_speech
 
 ROOT = Path(__file__).parents[2]
@@ -115,11 +115,7 @@ def microphone_wav(tmp_path_factory):
     """A spoken sample as 48 kHz mono WAV: what the fake microphone hears, over and over."""
     pcm48 = decode_speech((ROOT / "web/samples/evening-news.ogg").read_bytes(), "audio/ogg")
     path = tmp_path_factory.mktemp("microphone") / "speech.wav"
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(48_000)
-        file.writeframes(pcm48.tobytes())
+    path.write_bytes(wav_of(pcm48))
     return path
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import wave
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -15,6 +14,7 @@ from streamer.bench.bursts import burst_microphone, to_lip_ms
 from streamer.bench.call import BurstCall, measure
 from streamer.bench.witness import Reading
 from streamer.media import SOUND_HZ
+from streamer.pcm import wav_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.bench, pytest.mark.timeout(240)]
 
@@ -58,15 +58,6 @@ WATCH = """(seconds) => new Promise((resolve) => {
 """Resolves to when bursts began at the microphone and how far the mouth was from rest in each shown frame, ms."""
 
 
-def wav_of(pcm48, path):
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(SOUND_HZ)
-        file.writeframes(pcm48.tobytes())
-    return path
-
-
 async def in_browser(chromium, url, wav, seconds):
     flags = (
         "--no-sandbox", "--disable-gpu", "--mute-audio", "--use-fake-device-for-media-stream",
@@ -88,7 +79,8 @@ async def in_browser(chromium, url, wav, seconds):
 
 def test_browser_figure_is_printed_beside_that_of_the_visitor(chromium, server, tmp_path):
     bursts = burst_microphone(BURSTS, seed=7)
-    wav = wav_of(bursts.pcm48, tmp_path / "bursts.wav")
+    wav = tmp_path / "bursts.wav"
+    wav.write_bytes(wav_of(bursts.pcm48))
     found = asyncio.run(in_browser(chromium, server.url, wav, len(bursts.pcm48) / SOUND_HZ))
     readings = [Reading(int(at_ms * 1e6), 0, moved) for at_ms, moved in found["mouths"]]
     onsets = [int(at_ms * 1e6) for at_ms in found["onsets"]]

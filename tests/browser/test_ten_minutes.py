@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import wave
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from playwright.async_api import expect
 from streamer.bench.bursts import burst_microphone
 from streamer.bench.served import served
 from streamer.media import SOUND_HZ
+from streamer.pcm import wav_of
 
 MINUTES = int(os.environ.get("LIVEANCHOR_DRIFT_MINUTES", "10"))
 SETTLE_S = 60
@@ -80,11 +80,7 @@ def clicks_wav(tmp_path_factory):
     for start in range(0, len(sound), PERIOD_SAMPLES):
         sound[start : start + len(click)] = click
     path = tmp_path_factory.mktemp("clicks") / "clicks.wav"
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(SOUND_HZ)
-        file.writeframes(sound.tobytes())
+    path.write_bytes(wav_of(sound))
     return path
 
 

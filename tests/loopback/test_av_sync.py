@@ -7,11 +7,12 @@ import asyncio
 import numpy as np
 import pytest
 
-from streamer.app import Announcements, Server
+from streamer.app import Server
 from streamer.bench.bursts import burst_microphone
 from streamer.bench.call import visit
 from streamer.bench.flash import FlashEngine
 from streamer.bench.lipsync import find_in
+from streamer.bench.served import served_here
 from streamer.bench.witness import RATES_HZ, Witness
 from streamer.clock import MonotonicClock
 from streamer.config import Config, check
@@ -44,13 +45,10 @@ def clicks(seconds):
 
 async def watch(avatars_dir, witness, sound):
     """A visitor who clicks at a server whose engine flashes."""
-    server, stop = Server(check(Config(port=0, avatars=str(avatars_dir))), FlashEngine), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
-        url = f"{await ready}api/sessions?avatar=ruby&source=mirror"
-        await visit(url, witness.plan(sound), MonotonicClock(), len(sound) / SOUND_HZ)
-        stop.set()
+    async with served_here(Server(check(Config(port=0, avatars=str(avatars_dir))), FlashEngine)) as url:
+        await visit(
+            f"{url}api/sessions?avatar=ruby&source=mirror", witness.plan(sound), MonotonicClock(), len(sound) / SOUND_HZ
+        )
 
 
 def heard(sound, click):

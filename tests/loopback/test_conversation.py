@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from streamer.app import Announcements, Server
+from streamer.app import Server
+from streamer.bench.served import served_here
 from streamer.client import Client
 from streamer.clock import MonotonicClock
 from streamer.config import Config, check
@@ -30,12 +31,8 @@ NEWS = (ROOT / "web/samples/evening-news.ogg").read_bytes()
 
 @asynccontextmanager
 async def served(store, **settings):
-    server, stop = Server(check(Config(port=0, avatars=store, **settings))), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
-        yield await ready
-        stop.set()
+    async with served_here(Server(check(Config(port=0, avatars=store, **settings)))) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

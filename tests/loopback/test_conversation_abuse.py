@@ -13,7 +13,8 @@ import pytest
 import soundfile
 
 from streamer import admission
-from streamer.app import Announcements, Server
+from streamer.app import Server
+from streamer.bench.served import served_here
 from streamer.client import Client
 from streamer.config import Config, check
 from streamer.errors import ServerRefused
@@ -29,14 +30,10 @@ BUZZ = (9000 * np.sign(np.sin(np.arange(HZ) * 0.02))).astype("<i2").tobytes()
 
 @pytest.fixture
 async def client(avatars_dir):
-    server, stop = Server(check(Config(port=0, avatars=str(avatars_dir)))), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
-        async with Client(await ready) as made:
-            made.url, made.registry = ready.result(), server.registry
-            yield made
-        stop.set()
+    server = Server(check(Config(port=0, avatars=str(avatars_dir))))
+    async with served_here(server) as url, Client(url) as made:
+        made.url, made.registry = url, server.registry
+        yield made
 
 
 async def until(session, done):

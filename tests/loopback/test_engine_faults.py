@@ -14,7 +14,8 @@ import pytest_asyncio
 from engines import catalog
 from engines.contract import FacePatch
 from engines.errors import EngineOutput
-from streamer.app import Announcements, Server
+from streamer.app import Server
+from streamer.bench.served import served_here
 from streamer.clock import NS_PER_MS, MonotonicClock
 from streamer.config import Config, LimitsConfig, check
 from streamer.media import CHUNK_SAMPLES, SOUND_HZ
@@ -65,13 +66,10 @@ async def house(avatars_dir):
     """A server whose engine fails on demand: (server, its URL, the fault)."""
     fault = Fault()
     config = Config(port=0, avatars=str(avatars_dir), canvas_px=256, limits=LimitsConfig(offers_burst=1000))
-    server, stop = Server(check(config), lambda: FaultyEngine(fault)), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
-        yield server, await ready, fault
+    server = Server(check(config), lambda: FaultyEngine(fault))
+    async with served_here(server) as url:
+        yield server, url, fault
         fault.freed.set()
-        stop.set()
 
 
 async def until(condition):

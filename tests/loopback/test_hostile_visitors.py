@@ -14,7 +14,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from streamer.app import Announcements, Server
+from streamer.app import Server
+from streamer.bench.served import served_here
 from streamer.clock import NS_PER_MS, MonotonicClock
 from streamer.config import Config, LimitsConfig, check
 from streamer.soak.client import Visit, Visitor
@@ -37,12 +38,9 @@ async def house(avatars_dir):
     """A running server and its URL."""
     limits = LimitsConfig(offers_burst=10_000, offers_per_s=1000, upload_bytes=1 << 20)
     config = Config(port=0, avatars=str(avatars_dir), canvas_px=256, limits=limits)
-    server, stop = Server(check(config)), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
-        yield server, await ready
-        stop.set()
+    server = Server(check(config))
+    async with served_here(server) as url:
+        yield server, url
 
 
 async def until(condition):

@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from streamer.app import Announcements, Server
+from streamer.app import Server
+from streamer.bench.served import served_here
 from streamer.config import Config, check
 
 pytestmark = [pytest.mark.loopback, pytest.mark.asyncio(loop_scope="module")]
@@ -20,18 +21,9 @@ TOKEN = "a-token-of-some-length"
 
 async def _serve(config):
     """A running server: its URL and how to stop it."""
-    server, stop = Server(check(config)), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    announcements = Announcements(lambda avatar, done: None, ready.set_result)
-
-    async def run():
-        await server.run(announcements, stop)
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(run())
-        url = await ready
+    server = Server(check(config))
+    async with served_here(server) as url:
         yield url, server
-        stop.set()
 
 
 @pytest.fixture(scope="module")

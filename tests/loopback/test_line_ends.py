@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from aiortc import RTCPeerConnection
 
-from streamer.app import Announcements, Server
+from streamer.app import Server
 from streamer.bench.bursts import burst_microphone
 from streamer.bench.call import CONNECT_WITHIN_S, visit
-from streamer.bench.served import serve_command, served
+from streamer.bench.served import serve_command, served, served_here
 from streamer.clock import NS_PER_MS, NS_PER_S, MonotonicClock
 from streamer.config import Config, check
 from streamer.rtc.peer import Peer
@@ -46,12 +46,9 @@ asyncio.run(visit(sys.argv[1], Visit(np.zeros(48_000, np.int16)), MonotonicClock
 @asynccontextmanager
 async def running(avatars_dir):
     """A server on this loop, so that its tasks and objects can be counted."""
-    server, stop = Server(check(Config(port=0, avatars=str(avatars_dir)))), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
-        yield server, await ready
-        stop.set()
+    server = Server(check(Config(port=0, avatars=str(avatars_dir))))
+    async with served_here(server) as url:
+        yield server, url
 
 
 async def until(condition):

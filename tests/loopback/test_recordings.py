@@ -6,7 +6,6 @@ import asyncio
 import io
 import shutil
 import socket
-import wave
 
 import aiohttp
 import av
@@ -14,9 +13,11 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from streamer.app import Announcements, Server
+from streamer.app import Server
+from streamer.bench.served import served_here
 from streamer.clock import NS_PER_S, MonotonicClock
 from streamer.config import BroadcastConfig, Config, LimitsConfig, check
+from streamer.pcm import wav_of
 
 CLOCK = MonotonicClock()
 pytestmark = [pytest.mark.loopback, pytest.mark.asyncio(loop_scope="module")]
@@ -36,20 +37,13 @@ async def house(avatars_dir, tmp_path_factory):
         port=port, avatars=str(avatars_dir), recordings=str(tmp_path_factory.mktemp("films")),
         broadcast=BroadcastConfig(push_to=(rtmp, f"http://127.0.0.1:{port}/whip/")), limits=LimitsConfig(recordings=2),
     )  # fmt: skip
-    server, stop = Server(check(config)), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
-        url = await ready
-        async with aiohttp.ClientSession(base_url=url) as http:
-            seats = [{"seat": "ada", "avatar": "ruby"}]
-            async with http.post(
-                "/api/rooms?room=desk", json={"seats": seats, "width": 320, "height": 256}
-            ) as response:
-                assert response.status == 201
-            await server.station.get("desk").begun.wait()
-            yield server, http, rtmp
-        stop.set()
+    server = Server(check(config))
+    async with served_here(server) as url, aiohttp.ClientSession(base_url=url) as http:
+        seats = [{"seat": "ada", "avatar": "ruby"}]
+        async with http.post("/api/rooms?room=desk", json={"seats": seats, "width": 320, "height": 256}) as response:
+            assert response.status == 201
+        await server.station.get("desk").begun.wait()
+        yield server, http, rtmp
 
 
 async def recorded(http, recording, seconds):
@@ -164,10 +158,4 @@ async def test_feed_pushed_by_whip_speaks_at_the_server_it_is_pushed_to(house):
 
 def tone():
     t = np.arange(48_000 * 2) / 48_000
-    body = io.BytesIO()
-    with wave.open(body, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(48_000)
-        file.writeframes((9000 * np.sin(2 * np.pi * 500 * t)).astype("<i2").tobytes())
-    return body.getvalue()
+    return wav_of((9000 * np.sin(2 * np.pi * 500 * t)).astype(np.int16))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import wave
 
 import aiohttp
 import numpy as np
 import pytest
 import pytest_asyncio
 
-from streamer.app import Announcements, Server
+from streamer.app import Server
+from streamer.bench.served import served_here
 from streamer.clock import MonotonicClock
 from streamer.config import Config, check
 from streamer.errors import ConfigError
+from streamer.pcm import wav_of
 from streamer.roundtable.opening import open_file
 from streamer.roundtable.script import read_beside
 from streamer.soak.client import Visit, Visitor, over_http
@@ -33,26 +33,15 @@ def seat(name, source="speech", **more):
 def wav(hz, seconds=1.0):
     t = np.arange(int(48_000 * seconds)) / 48_000
     pcm = (9000 * np.sin(2 * np.pi * hz * t)).astype("<i2")
-    body = io.BytesIO()
-    with wave.open(body, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(48_000)
-        file.writeframes(pcm.tobytes())
-    return body.getvalue()
+    return wav_of(pcm)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def house(avatars_dir):
     config = Config(port=0, avatars=str(avatars_dir), canvas_px=256)
-    server, stop = Server(check(config)), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
-        url = await ready
-        async with aiohttp.ClientSession(base_url=url) as http:
-            yield server, http
-        stop.set()
+    server = Server(check(config))
+    async with served_here(server) as url, aiohttp.ClientSession(base_url=url) as http:
+        yield server, http
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from streamer.app import Announcements, Server
+from streamer.app import Server
+from streamer.bench.served import served_here
 from streamer.clock import MonotonicClock
 from streamer.config import BroadcastConfig, Config, IceConfig, IceServerConfig, LimitsConfig, check
 from streamer.soak.client import Visit, Visitor, over_http
@@ -31,21 +32,16 @@ async def house(avatars_dir):
         ice=IceConfig((IceServerConfig(("stun:127.0.0.1:9",)), TURN)), limits=LimitsConfig(viewers=6),
         broadcast=BroadcastConfig(require_if_match=True),
     )  # fmt: skip
-    server, stop = Server(check(config)), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
-        url = await ready
-        async with aiohttp.ClientSession(base_url=url) as http:
-            visitor = Visitor(Visit(), MonotonicClock())
-            await visitor.connect(over_http(http, "/api/sessions?avatar=ruby&source=none&feed=desk"))
-            running = group.create_task(visitor.run())
-            await visitor.ready.wait()
-            await server.station.get("desk").begun.wait()
-            yield server, http
-            running.cancel()
-            await visitor.close()
-        stop.set()
+    server = Server(check(config))
+    async with served_here(server) as url, aiohttp.ClientSession(base_url=url) as http, asyncio.TaskGroup() as group:
+        visitor = Visitor(Visit(), MonotonicClock())
+        await visitor.connect(over_http(http, "/api/sessions?avatar=ruby&source=none&feed=desk"))
+        running = group.create_task(visitor.run())
+        await visitor.ready.wait()
+        await server.station.get("desk").begun.wait()
+        yield server, http
+        running.cancel()
+        await visitor.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -12,7 +12,8 @@ import pytest_asyncio
 from aiortc import RTCConfiguration, RTCPeerConnection
 from aiortc.sdp import SessionDescription
 
-from streamer.app import Announcements, Server
+from streamer.app import Server
+from streamer.bench.served import served_here
 from streamer.clock import MonotonicClock
 from streamer.config import BroadcastConfig, Config, IceConfig, IceServerConfig, LimitsConfig, check
 from streamer.soak.client import Visit, Visitor, over_http
@@ -34,14 +35,9 @@ async def house(avatars_dir):
         ice=IceConfig((IceServerConfig(("stun:127.0.0.1:9",)),)), limits=LimitsConfig(sessions=2),
         broadcast=BroadcastConfig(require_if_match=True),
     )  # fmt: skip
-    server, stop = Server(check(config)), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(Announcements(lambda avatar, done: None, ready.set_result), stop))
-        url = await ready
-        async with aiohttp.ClientSession(base_url=url, headers=AUTH) as http:
-            yield server, http
-        stop.set()
+    server = Server(check(config))
+    async with served_here(server) as url, aiohttp.ClientSession(base_url=url, headers=AUTH) as http:
+        yield server, http
 
 
 async def offer(*kinds, direction="sendonly"):

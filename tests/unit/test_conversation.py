@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import wave
-
 import numpy as np
 import pytest
 import soxr
 
 from streamer.errors import SessionClosed, SpeechRejected
 from streamer.media import PictureKind, Source
-from streamer.pcm import PcmReader
+from streamer.pcm import PcmReader, wav_of
 from streamer.speech import decode_speech
 
 pytestmark = pytest.mark.unit
@@ -37,13 +34,7 @@ def found_at(heard, said):
 def in_50_ms(said, rate_hz, whole_file):
     """How ten seconds reach a session when they are pushed in 50 ms: as one file, or five messages."""
     if whole_file:
-        body = io.BytesIO()
-        with wave.open(body, "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(rate_hz)
-            file.writeframes(said.tobytes())
-        return [decode_speech(body.getvalue(), "audio/wav")]
+        return [decode_speech(wav_of(said, rate_hz), "audio/wav")]
     reader = PcmReader(rate_hz, 1)
     pieces = [reader.push(piece.astype("<i2").tobytes()) for piece in np.array_split(said, 5)]
     return [*pieces[:-1], np.concatenate((pieces[-1], reader.finish()))]
