@@ -178,6 +178,8 @@ class Registry:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(peer.close)
             answer = await peer.answer(offer.sdp)
+            if self.draining:  # meanwhile: who comes now would not be hung up on any more
+                raise ServerDraining
             feed = house.station.open(offer.feed, cast.canvas.size_px) if offer.feed is not None else None
             stack.pop_all()  # answered: from here on the session closes its peer
         parts = self._parts(peer, cast, offer.source, [feed.show] if feed is not None else [])

@@ -14,6 +14,7 @@ const mute = element("mute", HTMLButtonElement);
 const hand = element("hand", HTMLButtonElement);
 /** @type {{screen: Screen, microphone: MediaStreamTrack, seat: string} | null} */
 let sitting = null;
+let asking = false;
 /** @type {string} */
 let room = query.get("room") ?? "";
 
@@ -24,6 +25,16 @@ function tell(state, words) {
 }
 
 async function sit() {
+  if (asking) return;
+  asking = true;
+  try {
+    await takeSeat();
+  } finally {
+    asking = false;
+  }
+}
+
+async function takeSeat() {
   let media;
   try {
     const audio = settings.raw ? { echoCancellation: false, noiseSuppression: false, autoGainControl: false } : true;
@@ -56,6 +67,9 @@ function showSitting() {
   join.classList.toggle("running", sitting !== null);
   seats.disabled = sitting !== null;
   for (const button of [mute, hand]) button.disabled = sitting === null;
+  const muted = sitting !== null && !sitting.microphone.enabled;
+  mute.setAttribute("aria-pressed", String(muted));
+  mute.textContent = muted ? "Unmute" : "Mute";
 }
 
 /** @param {any} state */
@@ -86,8 +100,7 @@ join.addEventListener("click", () => (sitting ? leave() : sit()));
 mute.addEventListener("click", () => {
   if (!sitting) return;
   sitting.microphone.enabled = !sitting.microphone.enabled;
-  mute.setAttribute("aria-pressed", String(!sitting.microphone.enabled));
-  mute.textContent = sitting.microphone.enabled ? "Mute" : "Unmute";
+  showSitting();
 });
 hand.addEventListener("click", () => {
   if (!sitting) return;
@@ -96,5 +109,5 @@ hand.addEventListener("click", () => {
 });
 addEventListener("pagehide", () => sitting?.screen.close());
 if (!room) room = (await rooms.list().catch(() => []))[0]?.room ?? "";
-if (room) rooms.follow(room, show, (words) => sitting || tell("waiting", words), new AbortController().signal);
+if (room) rooms.follow(room, show, (words) => sitting || tell("waiting", words || "Choose a seat and join"), new AbortController().signal);
 else tell("refused", "There is no room");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from streamer.broadcast.feed import Feed
 from streamer.broadcast.viewing import Viewing
 from streamer.clock import Clock
 from streamer.config import Config
-from streamer.errors import FeedUnavailable, SessionClosed, SessionNotFound
+from streamer.errors import FeedUnavailable, SessionClosed, SessionNotFound, StreamerError
 from streamer.rtc.peer import Peer
 from streamer.rtc.settings import IceSettings, PeerSettings
 from streamer.rtc.threads import CodecThreads
+
+logger = logging.getLogger(__name__)
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -58,7 +61,7 @@ class Station:
         if self._group is None or self._closing.is_set():
             raise SessionClosed
         feed = self._feeds[name] = Feed(name, size_px, self._parts.clock, self._parts.codecs)
-        self._group.create_task(feed.run(), name=f"feed-{name}")
+        self._group.create_task(self._air(feed), name=f"feed-{name}")
         return feed
 
     def close_feed(self, feed: Feed) -> None:
@@ -104,6 +107,8 @@ class Station:
             async with AsyncExitStack() as stack:
                 stack.push_async_callback(peer.close)
                 answer = await peer.answer(offer_sdp)
+                if self._feeds.get(name) is not feed:  # over meanwhile: nobody would hang up on this viewer
+                    raise SessionClosed
                 stack.pop_all()
         finally:
             self._opening -= 1
@@ -125,6 +130,14 @@ class Station:
     def close(self) -> None:
         """Idempotent."""
         self._closing.set()
+
+    async def _air(self, feed: Feed) -> None:
+        """A feed's failure is that feed's end."""
+        try:
+            await feed.run()
+        except* StreamerError as errors:
+            logger.warning("feed_ended", extra={"feed": feed.name, "reason": type(errors.exceptions[0]).__name__})
+            self.close_feed(feed)
 
     async def _run(self, viewing: Viewing) -> None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 from urllib.parse import urlsplit
 
@@ -66,13 +65,13 @@ def _given(request: web.Request) -> bytes:
     """The token that came along; empty without one. A browser's WebSocket can carry it as a subprotocol only."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        return given.strip().encode()
+        return given.strip().encode("utf-8", "surrogateescape")
     for offered in request.headers.get("Sec-WebSocket-Protocol", "").split(","):
         name, _, coded = offered.strip().partition(".")
         if name == "bearer":
             try:
                 return base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4))
-            except binascii.Error:
+            except ValueError:
                 return b""
     return b""
 

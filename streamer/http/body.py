@@ -5,6 +5,9 @@ from __future__ import annotations
 import msgspec
 from aiohttp import web
 
+WRITE_WITHIN_S = 20.0
+"""A reader who takes nothing for so long after its buffers are full is hung up on."""
+
 
 async def read_body(request: web.Request, limit: int) -> bytes:
     """At most `limit` bytes of body; HTTP 413 as soon as there are more."""

@@ -10,15 +10,13 @@ from aiohttp import ClientConnectionResetError, web
 from streamer.channel import ChannelClosed
 from streamer.config import CANVAS_SIZES_PX
 from streamer.errors import SignalingError
-from streamer.http.body import json_answer
+from streamer.http.body import WRITE_WITHIN_S, json_answer
 from streamer.http.sessions import view_of
 from streamer.registry import Registry
 from streamer.session import Session
 
 BEAT_S = 15.0
 """A stream without events says something this often, so that nobody between takes it for dead."""
-WRITE_WITHIN_S = 20.0
-"""A reader who takes nothing for so long after its buffers are full is hung up on."""
 
 
 class ConversationRoutes:

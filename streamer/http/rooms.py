@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -15,7 +14,7 @@ from streamer.clock import NS_PER_MS, Clock
 from streamer.config import Config
 from streamer.errors import ConfigError, FloorError
 from streamer.http import resource
-from streamer.http.body import json_answer, read_body
+from streamer.http.body import WRITE_WITHIN_S, json_answer, read_body
 from streamer.http.wire import FloorChange, LayoutChange, RoomView, SeatView
 from streamer.media import S16
 from streamer.roundtable.description import RoomDescription, check_room
@@ -97,11 +96,17 @@ class RoomRoutes:
         room = self._room(request)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         await response.prepare(request)
-        with suppress(ConnectionResetError):
+        try:
             while not room.over:
-                await response.write(b"data: " + msgspec.json.encode(view_of(room)) + b"\n\n")
+                async with asyncio.timeout(WRITE_WITHIN_S):
+                    await response.write(b"data: " + msgspec.json.encode(view_of(room)) + b"\n\n")
                 await self._clock.sleep_until(self._clock.now_ns() + NEWS_NS)
             await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        except ConnectionResetError:
+            pass
         return response
 
     async def layout(self, request: web.Request) -> web.Response:

@@ -14,6 +14,7 @@ from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 from streamer.channel import Channel, ChannelClosed
 from streamer.errors import SessionClosed, SpeechRejected
 from streamer.events import Event
+from streamer.http.body import WRITE_WITHIN_S
 from streamer.pcm import PcmReader
 from streamer.session import Session
 from streamer.utterance import Utterance
@@ -21,8 +22,6 @@ from streamer.utterance import Utterance
 PROTOCOL = "liveanchor"
 AHEAD_S = 60.0
 """So much speech may wait in a session before its sockets are read no further."""
-WRITE_WITHIN_S = 20.0
-"""A program that takes nothing for so long after its buffers are full is hung up on."""
 
 
 class Start(msgspec.Struct, tag_field="type", tag="start", frozen=True):

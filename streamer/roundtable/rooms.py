@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
@@ -79,6 +79,8 @@ class Rooms:
         try:
             async with AsyncExitStack() as stack:
                 room = await self._build(name, description, stack)
+                if self._closing.is_set():
+                    raise SessionClosed
                 stack.pop_all()
         finally:
             self._opening -= 1
@@ -160,8 +162,10 @@ class Rooms:
 
     async def _run(self, room: Room) -> None:
         try:
-            with suppress(StreamerError):
-                await room.run()
+            await room.run()
+        except* StreamerError as errors:
+            reason = type(errors.exceptions[0]).__name__
+            logger.warning("room_ended", extra={"room": room.name, "reason": reason})
         finally:
             self._rooms.pop(room.name, None)
 

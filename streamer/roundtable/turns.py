@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streamer.errors import SpeechRejected
+from streamer.errors import SessionClosed, SpeechRejected
 from streamer.media import S16
 from streamer.roundtable.floor import Floor, FloorMode
 from streamer.session import Session
@@ -71,7 +71,7 @@ class Turns:
             turn.utterance = session.open_speech(len(sound) / 48_000)
             session.append_speech(turn.utterance, sound)
             session.finish_speech(turn.utterance)
-        except SpeechRejected:
+        except (SpeechRejected, SessionClosed):
             self.drop(number)
 
 

@@ -129,8 +129,10 @@ async def test_name_repointed_at_this_machine_is_refused(served):
 
 
 async def test_token_guards_the_api_and_the_metrics_but_not_the_page(guarded):
-    for path in ("/api/avatars", "/metrics", "/api/sessions"):
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}):
+    wrong = ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": "Bearer é"})
+    sockets = ({"Sec-WebSocket-Protocol": f"liveanchor, bearer.{coded}"} for coded in ("é", "A", "****"))
+    for path, headers_given in zip(("/api/avatars", "/metrics", "/api/sessions"), sockets, strict=True):
+        for headers in (*wrong, headers_given):
             async with guarded.get(path, headers=headers) as response:
                 assert response.status == 401
                 assert response.headers["WWW-Authenticate"].startswith("Bearer")

@@ -11,10 +11,14 @@ import pytest
 from streamer.broadcast.choice import RungChoice, ViewerRequests
 from streamer.broadcast.feed import Feed
 from streamer.broadcast.rung import half_size
+from streamer.broadcast.station import Station, StationParts
 from streamer.clock import NS_PER_MS, NS_PER_S, ManualClock, MonotonicClock
+from streamer.config import Config
+from streamer.errors import PipelineStalled
 from streamer.graphics.planes import resized
 from streamer.media import FRAME_NS, Picture, PictureKind, Stamps
 from streamer.rtc.encoder import VideoCodec
+from streamer.rtc.settings import IceSettings
 from streamer.rtc.threads import CodecThreads
 
 pytestmark = pytest.mark.unit
@@ -279,3 +283,24 @@ async def test_source_that_begins_anew_goes_on_where_the_feed_is(codecs):
     for index in range(3):
         feed.show(picture(index, 90))
     assert shown == [*range(5), 5, 6, 7]
+
+
+async def test_feed_whose_encoder_fails_ends_alone_and_the_others_go_on(codecs, monkeypatch):
+    clock = ManualClock(NS_PER_S)
+    station = Station(StationParts(Config(), clock, codecs, IceSettings()))
+    going_on = Feed.run
+
+    async def run(feed):
+        if feed.name == "broken":
+            raise PipelineStalled("video encoder", 1000.0)
+        await going_on(feed)
+
+    monkeypatch.setattr(Feed, "run", run)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(station.run())
+        await clock.advance(0)
+        station.open("broken", (SIDE, SIDE))
+        station.open("desk", (SIDE, SIDE))
+        await clock.advance(0)
+        assert [feed.name for feed in station.feeds] == ["desk"]
+        station.close()

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from avatars.colour import split_planes
 from streamer.channel import Channel, ChannelClosed, WhenFull
 from streamer.clock import NS_PER_MS, NS_PER_S, ManualClock
-from streamer.errors import FloorError
+from streamer.errors import FloorError, SessionClosed
 from streamer.graphics.lettering import Lettering
 from streamer.graphics.overlay import lower_third
-from streamer.graphics.planes import parts_of
 from streamer.media import FRAME_SAMPLES, Picture, PictureKind, SoundBlock, Stamps
 from streamer.roundtable.arrangement import EASE_FRAMES, Arrangement, Arranger, Layout, arrange
 from streamer.roundtable.board import Board, Look, Sitter, cut
@@ -21,6 +21,7 @@ from streamer.roundtable.mix import CEILING, Mixer
 from streamer.roundtable.seat import Port, Voice
 from streamer.roundtable.speaker import ActiveSpeaker
 from streamer.roundtable.table import Table
+from streamer.roundtable.turns import Turns
 
 pytestmark = pytest.mark.unit
 SIZE = (1280, 720)
@@ -102,7 +103,7 @@ def test_only_the_tile_that_changed_is_drawn_again_and_a_given_picture_stays_as_
     assert board.tiles_drawn == 5
     assert np.array_equal(first, kept)
     x1, y1, x2, y2 = places["ben"].rect
-    changed = np.argwhere(parts_of(first)[0] != parts_of(second)[0])
+    changed = np.argwhere(split_planes(first)[0] != split_planes(second)[0])
     assert changed.min(axis=0).tolist() == [y1, x1]
     assert changed.max(axis=0).tolist() == [y2 - 1, x2 - 1]
     with pytest.raises(ValueError, match="read-only"):
@@ -362,3 +363,15 @@ async def test_voice_without_the_floor_is_silence_at_the_seat_and_still_shows_it
             await voice.run(blocks)
         assert bool(port.inbound.get_nowait().pcm48.any()) == floor
         assert voice.level > 0.05
+
+
+def test_turn_of_a_seat_that_has_failed_is_passed_over():
+    class Gone:
+        def open_speech(self, seconds):
+            raise SessionClosed
+
+    floor = Floor(["ada", "bob"], FloorMode.QUEUE)
+    turns = Turns(floor, lambda seat: Gone())
+    turn = turns.add("ada", np.zeros(4800, np.int16))
+    turns.follow()
+    assert not turns.waits(turn)

@@ -50,19 +50,28 @@ export class Rooms {
   }
 
   /**
-   * Calls back with the room's state, five times a second, until the signal; goes on after interruptions.
+   * Calls back with the room's state, five times a second, until the signal; goes on after interruptions, with no words
+   * of trouble when it is over.
    * @param {string} room
    * @param {(state: any) => void} onState
    * @param {(words: string) => void} onTrouble
    * @param {AbortSignal} signal
    */
   async follow(room, onState, onTrouble, signal) {
+    let troubled = false;
+    const onNews = (/** @type {any} */ state) => {
+      if (troubled) onTrouble("");
+      troubled = false;
+      onState(state);
+    };
     while (!signal.aborted) {
       try {
-        await this.#read(room, onState, signal);
+        await this.#read(room, onNews, signal);
+        troubled = true;
         onTrouble("The room has ended.");
       } catch (error) {
         if (signal.aborted) return;
+        troubled = true;
         onTrouble(error instanceof Error ? error.message : String(error));
       }
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
