@@ -36,6 +36,8 @@ T = TypeVar("T")
 ANCHOR_CACHE_BYTES = 192 << 20
 """Finished anchor frames kept per canvas; a clip that needs more converts them again as they come round."""
 SPOT_CACHE_FRAMES = 512
+_Lid = tuple[Box, Planes, Planes]
+"""Rectangle on the canvas, planes and masks of an overlay."""
 LIVING_CACHE_FRAMES = 32
 """Anchor frames with lids or gaze laid over them, kept per canvas."""
 
@@ -106,6 +108,7 @@ class Canvas:
         self._spots: _Kept[_Spot | None] = _Kept(SPOT_CACHE_FRAMES)
         self._plans: _Kept[PatchPlan] = _Kept(SPOT_CACHE_FRAMES)
         self._living: _Kept[tuple[U8, tuple[Overlay, ...]]] = _Kept(LIVING_CACHE_FRAMES)
+        self._laid: _Kept[tuple[list[_Lid], tuple[Overlay, ...]]] = _Kept(LIVING_CACHE_FRAMES)
         self._sheets = Sheets(self._plain(self._order[0])) if len(set(self._order)) == 1 else None
 
     @property
@@ -120,7 +123,7 @@ class Canvas:
         if self._life is None or spot is None:
             return self._plain(key)
         named = (key, *(id(overlay) for overlay in overlays))  # kept beside the frame, so that no other takes its name
-        lids = partial(self._lids, overlays, spot, self._life.patch_px)
+        lids = partial(self._lids, key, overlays, spot, self._life.patch_px)
         return self._living.get(named, lambda: (self._enlivened(key, lids()), overlays))[0]
 
     def _plain(self, key: int) -> U8:
@@ -136,11 +139,12 @@ class Canvas:
 
         pixels (p, p, 3) u8 RGB: the face box stretched to a square; overlays lie over the patch.
         """
-        anchor = self._plain(self._order[index % len(self._order)])
+        key = self._order[index % len(self._order)]
+        anchor = self._plain(key)
         spot = self._spot(index)
         if spot is None:
             return anchor
-        lids = self._lids(overlays, spot, pixels.shape[0])
+        lids = self._lids(key, tuple(overlays), spot, pixels.shape[0])
         planes = anchor.copy() if self._sheets is None else self._sheets.take(tuple(lid[0] for lid in lids))
         target = split_planes(planes)
         front = stretch_planes(pixels, self._plan(index, spot, pixels.shape[0]))
@@ -201,17 +205,23 @@ class Canvas:
         x1, y1, x2, y2 = self._packet.coords[key]
         return _Spot(rect, weights, bases, (x1 * sx, y1 * sy, x2 * sx, y2 * sy))
 
-    def _enlivened(self, key: int, lids: list[tuple[Box, Planes, Planes]]) -> U8:
+    def _enlivened(self, key: int, lids: list[_Lid]) -> U8:
         planes = self._plain(key).copy()
         _lay(split_planes(planes), lids)
         return _published(planes)
 
-    def _lids(self, overlays: Iterable[Overlay], spot: _Spot, patch_px: int) -> list[tuple[Box, Planes, Planes]]:
-        """Those of the overlays that lie on the canvas."""
-        found = (self._lid(overlay, spot, patch_px) for overlay in overlays)
-        return [lid for lid in found if lid is not None]
+    def _lids(self, key: int, overlays: tuple[Overlay, ...], spot: _Spot, patch_px: int) -> list[_Lid]:
+        """Those of the overlays that lie on the canvas; made once for the same ones."""
+        if not overlays:
+            return []
 
-    def _lid(self, overlay: Overlay, spot: _Spot, patch_px: int) -> tuple[Box, Planes, Planes] | None:
+        def lay() -> tuple[list[_Lid], tuple[Overlay, ...]]:
+            found = (self._lid(overlay, spot, patch_px) for overlay in overlays)
+            return [lid for lid in found if lid is not None], overlays
+
+        return self._laid.get((key, patch_px, *(id(overlay) for overlay in overlays)), lay)[0]
+
+    def _lid(self, overlay: Overlay, spot: _Spot, patch_px: int) -> _Lid | None:
         """Rectangle, planes and masks of an overlay on the canvas."""
         bx1, by1, bx2, by2 = spot.face_box
         sx, sy = (bx2 - bx1) / patch_px, (by2 - by1) / patch_px

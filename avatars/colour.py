@@ -53,15 +53,9 @@ def rgb_to_full_range(rgb: U8) -> Planes:
     Grey and YCrCb are many times faster in OpenCV than its I420, whose colours would be thrown away.
     """
     height, width = rgb.shape[:2]
-    chroma = chroma_of(shrink(rgb, (width // 2, height // 2)))
-    return Planes(np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8), *chroma)
-
-
-def chroma_of(rgb: U8) -> tuple[U8, U8]:
-    """Full-range Cb and Cr, (h, w) u8 each, of (h, w, 3) u8 RGB."""
-    coloured = cv2.cvtColor(rgb, cv2.COLOR_RGB2YCrCb)
+    coloured = cv2.cvtColor(shrink(rgb, (width // 2, height // 2)), cv2.COLOR_RGB2YCrCb)
     cb, cr = (np.asarray(cv2.extractChannel(coloured, i), dtype=np.uint8) for i in (2, 1))
-    return cb, cr
+    return Planes(np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8), cb, cr)
 
 
 def rgb_to_planes(rgb: U8) -> Planes:

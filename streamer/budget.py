@@ -50,6 +50,8 @@ class LatencyBudget:
         self._renders_ns: deque[int] = deque(maxlen=SPAN_JOBS)
         self._missed: deque[bool] = deque(maxlen=RECENT_JOBS)
         self._missing_in_a_row = 0
+        self._known: tuple[int, int, int] | None = None
+        """Renders' slow and usual time, needs' slow one; None: to be found out anew."""
         self._changed_ns: int | None = None
         self.arrivals_ns: Sequence[int] = ()
         """How late each recent packet of the source came; of the owner, only read here. Lost ones are not in it."""
@@ -76,6 +78,7 @@ class LatencyBudget:
         self._renders_ns.append(render_ns)
         self._missed.append(False)
         self._missing_in_a_row = 0
+        self._known = None
 
     def note_missing(self, *, asked: bool) -> None:
         """A frame was released without its mouth: it would have needed more than there is.
@@ -90,6 +93,7 @@ class LatencyBudget:
         if asked:
             self._renders_ns.append(short_ns)
         self._missed.append(True)
+        self._known = None
 
     def step(self, now_ns: int, *, idle: bool, pause: bool = True) -> int:
         """-1, 0 or 1: the change to make now. At most one a second.
@@ -118,14 +122,18 @@ class LatencyBudget:
 
     def _wanted_ns(self) -> int | None:
         """A lost packet now and then costs a held mouth, not everybody 40 ms for good; a slow engine is waited for."""
-        wants = []
+        wants, render_ns = [], USUAL_RENDER_NS
         if len(self._needs_ns) >= SETTLED_JOBS:
-            rare = 99 if len(self._renders_ns) >= RARE_JOBS else 95
-            wants = [_percentile(self._renders_ns, rare), _percentile(self._needs_ns, 95)]
+            slow_ns, render_ns, need_ns = self._known = self._known or self._learned()
+            wants = [slow_ns, need_ns]
         if len(self.arrivals_ns) >= SETTLED_ARRIVALS:
-            render_ns = _percentile(self._renders_ns, 50) if wants else USUAL_RENDER_NS
             wants.append(_percentile(self.arrivals_ns, 99) + render_ns)
         return max(wants, default=None)
+
+    def _learned(self) -> tuple[int, int, int]:
+        renders_ns, needs_ns = self._renders_ns, self._needs_ns
+        rare = 99 if len(renders_ns) >= RARE_JOBS else 95
+        return _percentile(renders_ns, rare), _percentile(renders_ns, 50), _percentile(needs_ns, 95)
 
 
 def _percentile(values: Sequence[int], percent: float) -> int:

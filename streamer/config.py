@@ -97,9 +97,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: str = "warp"
     avatars: str = "storage/cache/avatars"
     models: str = "storage/models"
+    """Folder of weights, for engines that have some."""
     engine_options: dict[str, Any] = {}
     """What the engine itself takes: backend, precision and the like; see its page."""
-    """Folder of weights, for engines that have some."""
     recordings: str = "storage/recordings"
     canvas_px: int = 512
     playout_slack_ms: float = 25.0

@@ -47,9 +47,8 @@ class PatchGuard:
 
     def check(self, patch: FacePatch) -> str | None:
         """The reason not to show a patch, one of REASONS, or None; a good one is what the next is compared with."""
-        points, anchor = _points(patch.pixels), self._anchor(patch.index)
-        reason = self._fault(patch.index, points, anchor)
-        seen = _Seen(patch.index, points, anchor)
+        seen = _Seen(patch.index, _points(patch.pixels), self._anchor(patch.index))
+        reason = self._fault(seen)
         if reason == "jump" and self._stays(seen):
             reason = None
         if reason == "jump":
@@ -63,13 +62,13 @@ class PatchGuard:
         before = self._jumped
         return before is not None and before.index < seen.index and _change(before, seen) <= JUMP_LIMIT
 
-    def _fault(self, index: int, points: F32, anchor: F32) -> str | None:
+    def _fault(self, seen: _Seen) -> str | None:
+        points, anchor, last = seen.points, seen.anchor, self._last
         if points.std(axis=(0, 1)).mean() < FLAT_SHARE * anchor.std(axis=(0, 1)).mean():
             return "flat"
         if np.abs(points.mean(axis=(0, 1)) - anchor.mean(axis=(0, 1))).max() > COLOUR_LIMIT:
             return "colour"
-        last, seen = self._last, _Seen(index, points, anchor)
-        if last is not None and 0 < index - last.index <= NEIGHBOUR_FRAMES and _change(last, seen) > JUMP_LIMIT:
+        if last is not None and 0 < seen.index - last.index <= NEIGHBOUR_FRAMES and _change(last, seen) > JUMP_LIMIT:
             return "jump"
         return None
 

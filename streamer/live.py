@@ -18,7 +18,6 @@ from streamer.events import EventLog
 from streamer.inference import Inference
 from streamer.listening import SLOT_NS, Listener
 from streamer.media import (
-    CHUNK_SAMPLES,
     FRAME_NS,
     AudioWindow,
     FrameSound,
@@ -240,7 +239,7 @@ def _ear(parts: SessionParts, release_ns: int) -> BargeIn | None:
 
 def lookahead_chunks(spec: EngineSpec) -> int:
     """The look-ahead in whole chunks of 20 ms."""
-    return -(-spec.lookahead_samples // (CHUNK_SAMPLES // 3))
+    return window.lookahead_chunks(spec.lookahead_samples)
 
 
 async def _discard(blocks: Channel[SoundBlock]) -> None:

@@ -18,7 +18,7 @@ from streamer.media import CHUNK_SAMPLES, FRAME_NS, S16, AudioChunk, AudioWindow
 from streamer.pipeline.compose import Composer
 from streamer.pipeline.resample import Decimator
 from streamer.pipeline.vad import Vad
-from streamer.pipeline.window import Windower, WindowSettings
+from streamer.pipeline.window import Windower, WindowSettings, lookahead_chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ class Performer:
 
     def __init__(self, speaker: Speaker) -> None:
         spec = speaker.engine.spec
-        self.lookahead_chunks = -(-spec.lookahead_samples // (CHUNK_SAMPLES // 3))
+        self.lookahead_chunks = lookahead_chunks(spec.lookahead_samples)
         """So many chunks after a frame's own its beat comes."""
         self._speaker = speaker
         self._vad, self._decimator = Vad(), Decimator()

@@ -5,7 +5,6 @@ The contract network in numpy; MuseTalk at full size with made-up weights in tor
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 
@@ -23,7 +22,6 @@ _RUNS, _FULL_RUNS = 15, 2
 
 def run() -> dict[str, float]:
     """Medians of CPU ms a frame."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return _contract_net() | _musetalk()
 
 

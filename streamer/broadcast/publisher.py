@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from functools import partial
 from urllib.parse import urljoin
@@ -21,8 +20,6 @@ from streamer.rtc import ice, negotiation
 from streamer.rtc.encoder import VideoCodec
 from streamer.rtc.link import Link, SenderFeedback
 from streamer.rtc.settings import IceSettings
-
-logger = logging.getLogger(__name__)
 
 CONNECT_WITHIN_S = 15.0
 MAX_ANSWER_BYTES = 64 * 1024

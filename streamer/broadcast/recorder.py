@@ -13,11 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from avatars.colour import split_planes
 from streamer.broadcast.courier import courier
 from streamer.errors import ConfigError
 from streamer.film import Film, FilmKind, recording
 from streamer.graphics.overlay import Overlay, lay
-from streamer.graphics.planes import parts_of, resized
+from streamer.graphics.planes import resized
 from streamer.media import S16, U8, Picture
 from streamer.rtc.encoder import picture_size_px
 
@@ -142,6 +143,6 @@ class Recorder:
         if self._badged is None or self._badged[0] is not planes:
             marked = planes.copy()
             width, height = self.order.size_px
-            lay(badge, parts_of(marked), (width - badge.size_px[0] - width // 60) // 2 * 2, height // 50 * 2)
+            lay(badge, split_planes(marked), (width - badge.size_px[0] - width // 60) // 2 * 2, height // 50 * 2)
             self._badged = (planes, marked)
         return self._badged[1]

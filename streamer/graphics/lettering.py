@@ -67,8 +67,10 @@ def _fitting(text: str, size: int) -> Font:
     """The first font that has every letter; the machine's first or Pillow's own where none has."""
     own = ImageFont.load_default(size)
     assert isinstance(own, ImageFont.FreeTypeFont)
-    fonts = [own, *(_load(str(path), size) for path in _machine_fonts())]
-    return next((font for font in fonts if _has(font, text)), fonts[min(1, len(fonts) - 1)])
+    if _has(own, text):
+        return own
+    fonts = [_load(str(path), size) for path in _machine_fonts()]
+    return next((font for font in fonts if _has(font, text)), fonts[0] if fonts else own)
 
 
 def _has(font: Font, text: str) -> bool:

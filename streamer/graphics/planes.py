@@ -1,26 +1,19 @@
-"""I420 planes: their parts, and the same picture at another size. Pure."""
+"""I420 pictures at another size. Pure."""
 
 from __future__ import annotations
 
 import cv2
 import numpy as np
 
+from avatars.colour import split_planes
 from streamer.media import U8
-
-
-def parts_of(planes: U8) -> tuple[U8, U8, U8]:
-    """Views of the Y, U and V planes of (H * 3 // 2, W) I420."""
-    rows, width = planes.shape
-    height = rows * 2 // 3
-    chroma = planes[height:].reshape(2, height // 2, width // 2)
-    return planes[:height], chroma[0], chroma[1]
 
 
 def resized(planes: U8, size_px: tuple[int, int]) -> U8:
     """(H * 3 // 2, W) u8 I420 stretched to (width, height), both even."""
     width, height = size_px
     sizes = ((width, height), (width // 2, height // 2), (width // 2, height // 2))
-    parts = [stretched(part, size) for part, size in zip(parts_of(planes), sizes, strict=True)]
+    parts = [stretched(part, size) for part, size in zip(split_planes(planes), sizes, strict=True)]
     return np.concatenate([part.reshape(-1) for part in parts]).reshape(height * 3 // 2, width)
 
 

@@ -24,6 +24,11 @@ from streamer.media import (
 CHUNK_SAMPLES_16K = FRAME_SAMPLES_16K // CHUNKS_PER_FRAME
 
 
+def lookahead_chunks(lookahead_samples: int) -> int:
+    """An engine's look-ahead at 16 kHz in whole chunks."""
+    return -(-lookahead_samples // CHUNK_SAMPLES_16K)
+
+
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
     """What the engine wants around a frame, at 16 kHz, and how early a mouth may start."""
@@ -42,7 +47,7 @@ class Windower:
         self._samples: npt.NDArray[np.float32] = np.zeros(settings.context_samples, np.float32)
         self._chunks: deque[GatedChunk] = deque()
         self._last: AudioChunk | None = None
-        self._ahead_chunks = -(-settings.lookahead_samples // CHUNK_SAMPLES_16K)
+        self._ahead_chunks = lookahead_chunks(settings.lookahead_samples)
         self._preroll_chunks = min(self._ahead_chunks, settings.preroll_ms // 20)
 
     def push(self, gated: GatedChunk, now_ns: int) -> list[FrameSound | AudioWindow]:

@@ -134,10 +134,6 @@ class Arranger:
         self._began = index
         self.arrangement = arrangement
 
-    def moving(self, index: int) -> bool:
-        """Seats are on their way."""
-        return self._began is not None and index < self._began + EASE_FRAMES
-
     def places(self, index: int) -> dict[str, Place]:
         """Every seat that shows at frame `index`, the largest first, so that the small ones lie on top."""
         return dict(sorted(self._now(index).items(), key=lambda item: -item[1].width * item[1].height))

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from avatars.colour import parts_of, split_planes
 from streamer.graphics.lettering import Lettering
 from streamer.graphics.overlay import Overlay, Rgb, badge, lay, lower_third, to_yuv
-from streamer.graphics.planes import parts_of, stretched
+from streamer.graphics.planes import stretched
 from streamer.media import U8
 from streamer.roundtable.arrangement import Place
 
@@ -62,7 +63,7 @@ class Board:
         self._look = look
         self._sitters = sitters
         self._planes: U8 = np.empty((height * 3 // 2, width), np.uint8)
-        self._parts = parts_of(self._planes)
+        self._parts = split_planes(self._planes)
         self._drawn: dict[str, _Drawn] = {}
         self._kept: OrderedDict[tuple[str, int, Place], tuple[U8, tuple[U8, U8, U8]]] = OrderedDict()
         self._given: U8 | None = None
@@ -99,7 +100,7 @@ class Board:
             if self._badge is not None:
                 width, height = self._look.size_px
                 x = (width - self._badge.size_px[0] - width // 60) // 2 * 2
-                lay(self._badge, parts_of(given), x, height // 50 * 2)
+                lay(self._badge, split_planes(given), x, height // 50 * 2)
             given.flags.writeable = False
             self._given = given
         return self._given
@@ -114,8 +115,8 @@ class Board:
         if tile is None:
             return
         self.tiles_drawn += 1
-        for plane, part, step in zip(self._parts, tile, (1, 2, 2), strict=True):
-            plane[y1 // step : y2 // step, x1 // step : x2 // step] = part
+        for plane, part, area in zip(self._parts, tile, parts_of(place.rect), strict=True):
+            plane[area] = part
         caption = self._caption(seat, (x2 - x1, y2 - y1))
         if caption is not None:
             self._lay_inside(caption, (x1, y1, x2, y2))
@@ -132,7 +133,7 @@ class Board:
         x1, y1, x2, y2 = place.rect
         if min(x2 - x1, y2 - y1) < LEAST_PX:
             return None
-        whole = parts_of(source)
+        whole = split_planes(source)
         rect = cut((whole[0].shape[1], whole[0].shape[0]), (x2 - x1, y2 - y1), self._sitters[seat].face)
         y, u, v = (
             stretched(
@@ -155,19 +156,16 @@ class Board:
 
     def _lay_inside(self, overlay: Overlay, rect: tuple[int, int, int, int]) -> None:
         x1, y1, x2, y2 = rect
-        inside = tuple(
-            plane[y1 // step : y2 // step, x1 // step : x2 // step]
-            for plane, step in zip(self._parts, (1, 2, 2), strict=True)
-        )
+        inside = [plane[area] for plane, area in zip(self._parts, parts_of(rect), strict=True)]
         left = int((x2 - x1) * CAPTION_FROM_LEFT) // 2 * 2
         top = (y2 - y1 - overlay.size_px[1] - int((y2 - y1) * CAPTION_FROM_BELOW)) // 2 * 2
         if top > 0:
             lay(overlay, (inside[0], inside[1], inside[2]), left, top)
 
     def _frame(self, rect: tuple[int, int, int, int], colour: Rgb) -> None:
-        x1, y1, x2, y2 = rect
-        for plane, step, value in zip(self._parts, (1, 2, 2), to_yuv(colour), strict=True):
-            inside, thick = plane[y1 // step : y2 // step, x1 // step : x2 // step], FRAME_PX // step
+        areas = parts_of(rect)
+        for plane, area, step, value in zip(self._parts, areas, (1, 2, 2), to_yuv(colour), strict=True):
+            inside, thick = plane[area], FRAME_PX // step
             inside[:thick], inside[-thick:] = value, value
             inside[:, :thick], inside[:, -thick:] = value, value
 

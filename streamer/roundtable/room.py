@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 
 from streamer.broadcast.feed import Feed
@@ -19,8 +18,6 @@ from streamer.roundtable.seat import Port, Voice
 from streamer.roundtable.table import Table
 from streamer.roundtable.turns import Turns
 from streamer.session import Session
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)

@@ -56,13 +56,6 @@ class Timeline:
     cues: tuple[Cue, ...]
     frames: int
 
-    def spoken(self, index: int) -> str | None:
-        """The seat whose turn frame `index` is."""
-        for cue in self.cues:
-            if cue.sound is not None and cue.index <= index < cue.index + len(cue.sound) // FRAME_SAMPLES:
-                return cue.line.seat
-        return None
-
 
 def read_show(path: Path) -> Show:
     """A checked show of a TOML or JSON file. Raises ConfigError."""

@@ -88,11 +88,11 @@ class WindowTracer:
 
     def end(self) -> None:
         """The window is over, or the session is. Idempotent."""
-        from opentelemetry import trace
-
         first, self._first = self._first, None
         if first is None:
             return
+        from opentelemetry import trace
+
         began_ns = next(value for value in (first.captured_ns, first.gated_ns, first.sent_ns) if value)
         counts = {f"frames.{kind}": count for kind, count in self._counts.items()}
         attributes = counts | {"mic_to_lip.max_ms": round(self._slowest_ns / NS_PER_MS)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -243,8 +242,3 @@ def surface_of(made: Any) -> BVHTree:
     """The evaluated surface of an object, for rays and nearest points."""
     bpy.context.view_layer.update()
     return BVHTree.FromObject(made, bpy.context.evaluated_depsgraph_get())
-
-
-def lean(normal: np.ndarray) -> float:
-    """How far a normal looks away from the camera, radians."""
-    return math.acos(float(np.clip(-normal[1], -1, 1)))
