@@ -57,6 +57,7 @@ from streamer.rtc.threads import CodecThreads
 from streamer.telemetry.lag import LoopLag
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.traces import Traces
+from streamer.threads import ERRANDS, FRAMES, give_way
 from streamer.tts import Voices
 
 logger = logging.getLogger(__name__)
@@ -81,9 +82,9 @@ class Server:
         self.config = config
         self._make_engine = make_engine or partial(open_engine, config)
         self.clock = MonotonicClock()
-        self.avatar_executor = ThreadPoolExecutor(1, "avatars")
+        self.avatar_executor = ThreadPoolExecutor(1, "avatars", give_way, (FRAMES,))
         self.codecs = CodecThreads()
-        self.speech_executor = ThreadPoolExecutor(1, "speech")
+        self.speech_executor = ThreadPoolExecutor(1, "speech", give_way, (FRAMES,))
         self.metrics = Metrics()
         self.metrics.traces = Traces.to(config.traces)
         self.lag = LoopLag(self.metrics.loop_lag)
@@ -92,8 +93,8 @@ class Server:
         self.inference.on_batch = self.metrics.note_batch
         self.store = AvatarStore(config.avatars_dir)
         self.pool = AvatarPool(self.store)
-        self.workshop_executor = ThreadPoolExecutor(1, "workshop")
-        self.film_executor = ThreadPoolExecutor(1, "films")
+        self.workshop_executor = ThreadPoolExecutor(1, "workshop", give_way, (ERRANDS,))
+        self.film_executor = ThreadPoolExecutor(1, "films", give_way, (ERRANDS,))
         self.ended_jobs: Channel[MakingJob] = Channel("ended-jobs", 64, WhenFull.DROP_OLDEST)
         self.making = Making(
             self.store, self.workshop_executor, self.ended_jobs.put_nowait, catalog.makers(self.engine)

@@ -21,6 +21,7 @@ from streamer.batching import Batch, BatchPlanner, Ticket
 from streamer.clock import Clock
 from streamer.guard import PatchGuard
 from streamer.media import U8, RenderedMouth
+from streamer.threads import FRAMES, give_way
 
 logger = logging.getLogger(__name__)
 
@@ -120,8 +121,7 @@ class Inference:
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._life, self._thread = self._born(engine)
-        self._rendered = self._retried = 0
-        self._failed = 0
+        self._rendered = self._retried = self._failed = 0
         self._faults: Counter[str] = Counter()
 
     @property
@@ -227,6 +227,7 @@ class Inference:
         return life, threading.Thread(target=self._work, args=(life,), name=name, daemon=True)
 
     def _work(self, life: _Life) -> None:
+        give_way(FRAMES)
         try:
             life.engine.warm_up()
         except EngineError:

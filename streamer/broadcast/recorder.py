@@ -21,6 +21,7 @@ from streamer.graphics.overlay import Overlay, lay
 from streamer.graphics.planes import resized
 from streamer.media import S16, U8, Picture
 from streamer.rtc.encoder import picture_size_px
+from streamer.threads import ERRANDS, FRAMES, give_way
 
 MOST_WAITING = 250
 """Frames that may wait to be written; beyond half of them pictures are given up."""
@@ -106,6 +107,7 @@ class Recorder:
 
     def _work(self, tell: Callable[[], None]) -> None:
         """In the thread."""
+        give_way(FRAMES if "://" in self.order.target else ERRANDS)
         order = self.order
         try:
             if "://" in order.target:

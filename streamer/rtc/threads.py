@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 
+from streamer.threads import FRAMES, give_way
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodecThreads:
@@ -16,7 +18,7 @@ class CodecThreads:
     the difference between 1 and 20 ms of jitter.
     """
 
-    pictures: Executor = field(default_factory=partial(ThreadPoolExecutor, 1, "pictures"))
+    pictures: Executor = field(default_factory=partial(ThreadPoolExecutor, 1, "pictures", give_way, (FRAMES,)))
     sound: Executor = field(default_factory=partial(ThreadPoolExecutor, 1, "sound"))
 
     def close(self) -> None:
