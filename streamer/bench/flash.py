@@ -1,5 +1,5 @@
 """A server whose engine flashes with the sound: the sharpest lip-sync there is, for seeing how sound and picture keep
-time. `python -m streamer.bench.flash AVATARS_DIR` serves it on a free port and says where on stdout.
+time. `python -m streamer.bench.flash AVATARS_DIR [RECORDINGS_DIR]` serves it on a free port and says where on stdout.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _patch(samples: F32) -> U8:
     return patch
 
 
-async def serve(avatars_dir: str) -> None:
+async def serve(avatars_dir: str, recordings_dir: str = "storage/recordings") -> None:
     """Serve until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -60,11 +60,12 @@ async def serve(avatars_dir: str) -> None:
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
 
-    server = Server(check(Config(port=0, avatars=avatars_dir)), FlashEngine)
+    config = Config(port=0, avatars=avatars_dir, recordings=recordings_dir)
+    server = Server(check(config), FlashEngine)
     await server.run(Announcements(lambda avatar, done: None, say), stop)
 
 
 if __name__ == "__main__":
     import uvloop  # the same loop as the real server
 
-    uvloop.run(serve(sys.argv[1]))
+    uvloop.run(serve(*sys.argv[1:3]))
