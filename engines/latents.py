@@ -1,4 +1,4 @@
-"""What engines over 8-channel latents share: which packets they take, and how jobs become one padded batch."""
+"""What engines over 8-channel latents share: which packets they take, and how jobs become one batch."""
 
 from __future__ import annotations
 
@@ -31,14 +31,18 @@ class LatentFace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatentBatch:
-    """Jobs side by side, the last repeated up to the bucket."""
+    """Jobs side by side, checked."""
 
-    latents: F16
-    """(B, 8, 32, 32) f16."""
+    faces: tuple[LatentFace, ...]
+    rows: tuple[int, ...]
+    """Which of its face's latents each job takes."""
     samples: F32
-    """(B, window) f32 at 16 kHz."""
-    count: int
-    """How many are real."""
+    """(n, window) f32 at 16 kHz."""
+
+    @property
+    def latents(self) -> F16:
+        """(n, 8, 32, 32) f16, for engines that keep none where they compute."""
+        return np.stack([face.latents[row] for face, row in zip(self.faces, self.rows, strict=True)])
 
 
 def attach(packet: AvatarPacket, spec: EngineSpec, revision: str) -> LatentFace:
@@ -60,14 +64,11 @@ def attach(packet: AvatarPacket, spec: EngineSpec, revision: str) -> LatentFace:
     return LatentFace(packet, latents, spec.name)
 
 
-def bucket_for(count: int, buckets: Sequence[int]) -> int:
-    """The smallest batch size that holds so many."""
-    return next((bucket for bucket in buckets if bucket >= count), buckets[-1])
-
-
 def gather(jobs: Sequence[FaceJob], spec: EngineSpec) -> LatentBatch:
-    """At most the largest bucket of jobs as arrays. Raises EngineContract, EngineOutput (sound that is not finite)."""
-    latents, samples = [], []
+    """Jobs as they are, none added. Raises EngineContract, EngineOutput (sound that is not finite)."""
+    if len(jobs) > spec.buckets[-1]:
+        raise EngineContract("batch", f"1 to {spec.buckets[-1]} jobs", str(len(jobs)))
+    faces, samples = [], []
     for job in jobs:
         face = job.face
         if not isinstance(face, LatentFace) or face.owner != spec.name:
@@ -76,12 +77,10 @@ def gather(jobs: Sequence[FaceJob], spec: EngineSpec) -> LatentBatch:
             raise EngineContract("samples", f"({spec.window_samples},) at {ANALYSIS_HZ} Hz", str(job.samples.shape))
         if not np.isfinite(job.samples).all():
             raise EngineOutput(spec.name, "the sound is not finite")
-        latents.append(face.latents[job.index % face.packet.cycle_frames])
+        faces.append(face)
         samples.append(job.samples)
-    missing = bucket_for(len(jobs), spec.buckets) - len(jobs)
-    latents += latents[-1:] * missing
-    samples += samples[-1:] * missing
-    return LatentBatch(np.stack(latents), np.stack(samples), len(jobs))
+    rows = tuple(job.index % face.packet.cycle_frames for job, face in zip(jobs, faces, strict=True))
+    return LatentBatch(tuple(faces), rows, np.stack(samples))
 
 
 def _remade(found: str, spec: EngineSpec) -> str:

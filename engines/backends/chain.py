@@ -89,7 +89,15 @@ class Flow:
         return next(iter(counts.values()))
 
 
+def bucket_for(count: int, buckets: Sequence[int]) -> int:
+    """The smallest batch size that holds so many rows. Raises EngineContract where none does."""
+    found = next((bucket for bucket in buckets if bucket >= count), None)
+    if found is None or count < 1:
+        raise EngineContract("batch", f"1 to {max(buckets)} rows", str(count))
+    return found
+
+
 def padded(array: Array, bucket: int) -> Array:
     """The last row repeated up to the bucket."""
     missing = bucket - len(array)
-    return array if missing <= 0 else np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
+    return array if missing == 0 else np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import onnxruntime.capi.onnxruntime_pybind11_state as binding
 
-from engines.backends.chain import Array, Flow, Resident, Row, padded
+from engines.backends.chain import Array, Flow, Resident, Row, bucket_for, padded
 from engines.contract import TensorContract
 from engines.errors import EngineContract, EngineUnavailable
 from engines.stage import StageContract
@@ -97,10 +97,10 @@ class OnnxChain:
 
     def run(self, resident: Mapping[str, Sequence[Row]], given: Mapping[str, Array]) -> dict[str, Array]:
         count = self._flow.count(resident, given)
+        bucket = bucket_for(count, self.buckets)
         tensors: dict[str, Array] = dict(given)
         for name, rows in resident.items():
             tensors[name] = np.stack([cast(HostRows, row.resident).rows[row.index] for row in rows])
-        bucket = next((b for b in self.buckets if b >= count), self.buckets[-1])
         tensors = {name: padded(array, bucket) for name, array in tensors.items()}
         for stage in self._stages:
             tensors |= stage.run(tensors)

@@ -49,7 +49,7 @@ class PlanCache:
     """A folder of plans."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
 
     def get(self, key: PlanKey) -> Stored | None:
         """The plan of a key if it is there whole: one whose size is not the manifest's is none."""
@@ -84,7 +84,7 @@ class PlanCache:
         return Stored(folder / PLAN_NAME, manifest, fresh=True)
 
     def _folder(self, key: PlanKey) -> Path:
-        return self._root / f"{key.stage}-{key.digest}"
+        return self.root / f"{key.stage}-{key.digest}"
 
 
 def graph_sha256(path: Path) -> str:

@@ -32,6 +32,7 @@ USED_NAMES = {
         "num_io_tensors", "get_tensor_name", "get_tensor_mode", "get_tensor_dtype", "get_tensor_shape",
         "get_tensor_profile_shape", "num_optimization_profiles", "create_execution_context",
     ),
+    "ExecutionContextAllocationStrategy": ("ON_PROFILE_CHANGE",),
     "IExecutionContext": (
         "set_input_shape", "set_tensor_address", "set_optimization_profile_async", "execute_async_v3",
     ),
@@ -49,6 +50,8 @@ class Module(Protocol):
     Runtime: Any
     TensorIOMode: Any
     NetworkDefinitionCreationFlag: Any
+    BuilderFlag: Any
+    ExecutionContextAllocationStrategy: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -55,9 +55,16 @@ def build(api: TensorRt, onnx: Path, contract: StageContract, wanted: Sequence[P
     _keep_outputs(network, contract)
     inputs = {network.get_input(i).name: network.get_input(i) for i in range(network.num_inputs)}
     outputs = {network.get_output(i).name: network.get_output(i) for i in range(network.num_outputs)}
-    check_tensors(contract.stage, contract.inputs, {n: (tuple(t.shape), _dtype(t.dtype)) for n, t in inputs.items()})
-    check_tensors(contract.stage, contract.outputs, {n: (tuple(t.shape), _dtype(t.dtype)) for n, t in outputs.items()})
+    check_tensors(
+        contract.stage, contract.inputs, {n: (tuple(t.shape), dtype_name(t.dtype)) for n, t in inputs.items()}
+    )
+    check_tensors(
+        contract.stage, contract.outputs, {n: (tuple(t.shape), dtype_name(t.dtype)) for n, t in outputs.items()}
+    )
     config = builder.create_builder_config()
+    fixed = getattr(trt.BuilderFlag, "REQUIRE_USER_ALLOCATION", None)
+    if fixed is not None:  # TensorRT-RTX: nothing is allocated while it runs, which a CUDA graph could not record
+        config.set_flag(fixed)
     for profile in wanted:
         _check_profile(contract, profile)
         made = builder.create_optimization_profile()
@@ -106,7 +113,8 @@ def _keep_outputs(network: Any, contract: StageContract) -> None:
             network.unmark_output(tensor)
 
 
-def _dtype(value: Any) -> str:
+def dtype_name(value: Any) -> str:
+    """TensorRT's type by our name for it, or by its own."""
     name = str(value).rsplit(".", 1)[-1]
     return _DTYPES.get(name, name.lower())
 

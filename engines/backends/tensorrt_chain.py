@@ -13,15 +13,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from engines.backends.chain import Array, Flow, Resident, Row, padded
+from engines.backends.chain import Array, Flow, Resident, Row, bucket_for, padded
 from engines.backends.cuda import Cuda, DeviceMemory, PinnedArray
 from engines.backends.tensorrt_api import TensorRt
-from engines.backends.tensorrt_build import check_tensors
+from engines.backends.tensorrt_build import check_tensors, dtype_name
 from engines.contract import TensorContract
 from engines.errors import EngineContract, EngineUnavailable
 from engines.stage import StageContract
 
-_NUMPY = {"FLOAT": "float32", "HALF": "float16", "UINT8": "uint8"}
+_TYPES = ("float32", "float16", "uint8")
+"""What there are arrays of; a plan whose borders have others is refused."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,12 +43,16 @@ class _Stage:
     def __init__(self, api: TensorRt, plan: Plan, buckets: tuple[int, ...]) -> None:
         trt = api.module
         self.plan = plan
+        # A context for every batch size: each is to have its own profile's memory, not the largest one's.
+        self.allocation = trt.ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
         self.runtime = trt.Runtime(trt.Logger())
+        if not plan.path.is_file():
+            raise EngineUnavailable(api.backend, f"there is no plan {plan.path}", "Name one that is there.")
         self.engine = self.runtime.deserialize_cuda_engine(plan.path.read_bytes())
         if self.engine is None:
             remedy = "Build it again on this machine: `liveanchor engines build`."
             raise EngineUnavailable(api.backend, f"{plan.path.name} does not load here", remedy)
-        self.dtypes = {n: _NUMPY[str(self.engine.get_tensor_dtype(n)).rsplit(".", 1)[-1]] for n in self._names()}
+        self.dtypes = {n: dtype_name(self.engine.get_tensor_dtype(n)) for n in self._names()}
         self._check(trt, buckets)
 
     def profile_of(self, bucket: int) -> int:
@@ -72,6 +77,9 @@ class _Stage:
             found[is_input][back.get(name, name)] = (shape, self.dtypes[name])
         check_tensors(contract.stage, contract.inputs, found[True])
         check_tensors(contract.stage, contract.outputs, found[False])
+        for name, dtype in self.dtypes.items():
+            if dtype not in _TYPES:
+                raise EngineContract(f"{contract.stage}.{back[name]}", f"one of {', '.join(_TYPES)}", dtype)
         for bucket in buckets:
             self.profile_of(bucket)
 
@@ -108,15 +116,16 @@ class _Bucket:
     def run(self) -> None:
         """Compute, copy the outputs out, and sleep until they are there."""
         if self._graph is None:
-            self._work()  # first calls allocate and compile, which no recording can hold
-            self._cuda.record(self.event, self.stream)
-            self._cuda.wait(self.event)
+            self._work()
+        else:
+            self._cuda.launch(self._graph, self.stream)
+        self._cuda.record(self.event, self.stream)
+        self._cuda.wait(self.event)
+        if self._graph is None and self._recordable():
+            # Only now: the first run allocates and compiles, which no recording can hold.
             self._cuda.begin_capture(self.stream)
             self._work()
             self._graph = self._cuda.end_capture(self.stream)
-        self._cuda.launch(self._graph, self.stream)
-        self._cuda.record(self.event, self.stream)
-        self._cuda.wait(self.event)
 
     def close(self) -> None:
         for memory in self.memory.values():
@@ -129,7 +138,7 @@ class _Bucket:
         self._cuda.give_back("cudaStreamDestroy", self.stream)
 
     def _context(self, stage: _Stage) -> Any:
-        context = stage.engine.create_execution_context()
+        context = stage.engine.create_execution_context(stage.allocation)
         context.set_optimization_profile_async(stage.profile_of(self._bucket), int(self.stream))
         contract = stage.plan.contract
         for tensor in contract.inputs:
@@ -143,6 +152,11 @@ class _Bucket:
             if not context.set_tensor_address(name, self.memory[tensor.name].address):
                 raise EngineContract(f"{contract.stage}.{tensor.name}", "a device address", "refused")
         return context
+
+    def _recordable(self) -> bool:
+        """TensorRT-RTX says when a plan allocates or compiles as it runs; until it no longer does it is run plainly."""
+        asked = [getattr(context, "is_stream_capturable", None) for context in self._contexts]
+        return all(ask is None or ask(int(self.stream)) for ask in asked)
 
     def _work(self) -> None:
         for context in self._contexts:
@@ -179,7 +193,7 @@ class TensorRtChain:
 
     def run(self, resident: Mapping[str, Sequence[Row]], given: Mapping[str, Array]) -> dict[str, Array]:
         count = self._flow.count(resident, given)
-        size = next((b for b in self.buckets if b >= count), self.buckets[-1])
+        size = bucket_for(count, self.buckets)
         bucket = self._made.get(size)
         if bucket is None:
             bucket = self._made[size] = _Bucket(self._cuda, self._stages, self._flow, size)

@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from engines.backends.chain import Array, Flow, Resident, Row
+from engines.backends.chain import Array, Flow, Resident, Row, bucket_for
 from engines.errors import EngineContract, EngineUnavailable
 from engines.stage import StageContract
 
@@ -64,7 +64,7 @@ class TorchChain:
 
     def run(self, resident: Mapping[str, Sequence[Row]], given: Mapping[str, Array]) -> dict[str, Array]:
         count = self._flow.count(resident, given)
-        bucket = next((b for b in self.buckets if b >= count), self.buckets[-1])
+        bucket = bucket_for(count, self.buckets)
         with torch.inference_mode():
             tensors = {name: _gathered(rows) for name, rows in resident.items()}
             tensors |= {n: torch.from_numpy(a).to(self._device, self._dtype) for n, a in given.items()}
@@ -121,7 +121,7 @@ def _gathered(rows: Sequence[Row]) -> Tensor:
 
 def _padded(tensor: Tensor, bucket: int) -> Tensor:
     missing = bucket - len(tensor)
-    return tensor if missing <= 0 else torch.cat([tensor, tensor[-1:].expand(missing, *tensor.shape[1:])])
+    return tensor if missing == 0 else torch.cat([tensor, tensor[-1:].expand(missing, *tensor.shape[1:])])
 
 
 def _check(contract: StageContract, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:

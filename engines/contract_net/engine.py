@@ -75,8 +75,7 @@ class ContractEngine:
         if not jobs:
             return []
         batch = gather(jobs, self._spec)
-        # A CPU gains nothing from padding: what is only there to fill the bucket is left out.
-        faces = self._faces(batch.latents[: batch.count], batch.samples[: batch.count])
+        faces = self._faces(batch.latents, batch.samples)
         return [FacePatch(job.index, job.generation, face) for job, face in zip(jobs, faces, strict=True)]
 
     def close(self) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-import zlib
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from engines.backends.made_up import made_up
+
 _Network = TypeVar("_Network", bound=nn.Module)
 _POWER_STEPS = 20
-_TABLES = {"embed_positions", "pe"}
-"""Sinusoid tables are architecture, not weights."""
 _UNIT = "unit"
 """As a gain: plain normal values times the factor, whatever the fan-in."""
 
@@ -42,7 +41,7 @@ def seed(stage: str, network: _Network) -> _Network:
     entries: dict[str, Tensor] = network.state_dict()
     with torch.no_grad():
         for name, entry in entries.items():
-            value = _drawn(name, entry)
+            value = made_up(name, entry)
             if value is not None:
                 entry.copy_(value * _gain(stage, name, entry))
         for name in entries:
@@ -50,28 +49,6 @@ def seed(stage: str, network: _Network) -> _Network:
                 _converge(entries, name.removesuffix("weight_u"))
     network.eval()
     return network
-
-
-def _drawn(name: str, entry: Tensor) -> Tensor | None:
-    """The value of one entry, from a generator seeded with its name; None leaves it as constructed."""
-    leaf, rank = name.rsplit(".", 1)[-1], entry.dim()
-    if not entry.is_floating_point():
-        return torch.zeros_like(entry) if leaf == "num_batches_tracked" else None
-    if _TABLES & set(name.split(".")):
-        return None
-    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    if leaf == "running_var":
-        return 0.5 + torch.rand(entry.shape, generator=generator)
-    normal = torch.randn(entry.shape, generator=generator)
-    if leaf == "running_mean":
-        return 0.1 * normal
-    if leaf in ("weight_u", "weight_v") and rank == 1:
-        return normal / normal.norm()
-    if leaf.endswith("bias"):
-        return 0.05 * normal
-    if "weight" in leaf and rank == 1:
-        return 1.0 + 0.1 * normal
-    return normal / math.sqrt(entry.numel() / entry.shape[0]) if rank >= 2 else None
 
 
 def _gain(stage: str, name: str, entry: Tensor) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from engines.backends.plan_cache import PlanKey, graph_sha256
@@ -18,6 +19,15 @@ GATES = {
     ("tiny", "fp16"): 1e-2,
 }
 """Largest absolute error against torch in float32, on the stage's float output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A graph that passed its comparison and was not changed since."""
+
+    path: Path
+    sha256: str
+    """Of the graph and its weights, as it was just read: gigabytes that nobody needs to read again."""
 
 
 class Artefacts:
@@ -39,8 +49,11 @@ class Artefacts:
         text = json.dumps({"onnx_sha256": digest, **report}, indent=2)
         self.word(stage, precision).write_text(text + "\n", "utf-8")
 
-    def verified(self, stage: str, precision: str) -> Path:
-        """A graph that passed and was not changed since. Raises EngineUnavailable (none there), EngineContract."""
+    def verified(self, stage: str, precision: str) -> Proven:
+        """A graph that passed and was not changed since. Reads all of it, once.
+
+        Raises EngineUnavailable (none there), EngineContract.
+        """
         path = self.path(stage, precision)
         if not path.is_file():
             remedy = f"Run `liveanchor engines export {stage} {path} --models DIR --precision {precision}`."
@@ -49,14 +62,15 @@ class Artefacts:
             said = json.loads(self.word(stage, precision).read_text("utf-8")).get("onnx_sha256")
         except (OSError, ValueError, AttributeError):
             said = None
-        if said != graph_sha256(path):
+        digest = graph_sha256(path)
+        if said != digest:
             gate = GATES[stage, precision]
             expected = f"a graph that `liveanchor engines verify {path}` found within {gate:g} of torch"
             raise EngineContract(path.name, expected, "one that was changed since" if said else "one never verified")
-        return path
+        return Proven(path, digest)
 
 
-def plan_key(stage: str, graph: Path, api: TensorRt, precision: str, buckets: tuple[int, ...]) -> PlanKey:
+def plan_key(stage: str, onnx_sha256: str, api: TensorRt, precision: str, buckets: tuple[int, ...]) -> PlanKey:
     """The key of a graph's plan on this machine. A plan of TensorRT-RTX runs on every card it was made for."""
     gpu = capability = "any"
     if api.backend != RTX:
@@ -64,4 +78,4 @@ def plan_key(stage: str, graph: Path, api: TensorRt, precision: str, buckets: tu
 
         device = Cuda().device()
         gpu, capability = device.name, device.compute_capability
-    return PlanKey(stage, graph_sha256(graph), precision, api.backend, api.version, buckets, gpu, capability)
+    return PlanKey(stage, onnx_sha256, precision, api.backend, api.version, buckets, gpu, capability)

@@ -83,10 +83,10 @@ class MuseTalkEngine:
         if not jobs:
             return []
         batch = gather(jobs, self._spec)
-        audio = self._parts.features(batch.samples[: batch.count])
-        if audio.shape != (batch.count, TOKENS, WIDTH) or not np.isfinite(audio).all():
+        audio = self._parts.features(batch.samples)
+        if audio.shape != (len(jobs), TOKENS, WIDTH) or not np.isfinite(audio).all():
             raise EngineOutput(NAME, "the sound features are not finite")
-        made = self._parts.chain.run({"latent": [self._row(job) for job in jobs]}, {"audio": audio})
+        made = self._parts.chain.run({"latent": list(map(self._row, batch.faces, batch.rows))}, {"audio": audio})
         if not np.isfinite(made["level"]).all():
             raise EngineOutput(NAME, "the picture is not finite")
         return [FacePatch(job.index, job.generation, face) for job, face in zip(jobs, made["faces"], strict=True)]
@@ -95,10 +95,7 @@ class MuseTalkEngine:
         self._pool.close()
         self._parts.chain.close()
 
-    def _row(self, job: FaceJob) -> Row:
-        face = job.face
-        if not isinstance(face, LatentFace):
-            raise EngineOutput(NAME, "a foreign face")
+    def _row(self, face: LatentFace, row: int) -> Row:
         still = face.latents.strides[0] == 0
         rows = face.latents[:1] if still else face.latents
-        return Row(self._pool.get(face, rows), 0 if still else job.index % face.packet.cycle_frames)
+        return Row(self._pool.get(face, rows), 0 if still else row)

@@ -25,6 +25,10 @@ PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16}
 _KEY = "liveanchor."
 
 
+PARTS_OF = {"unet": ("unet",), "decoder": ("vae",), "tiny": ()}
+"""What of the networks a stage needs; the small decoder is a thing of its own."""
+
+
 def stage_network(stage: str, nets: Networks) -> nn.Module:
     """A stage with its probes, the time step folded. The networks are changed by it."""
     if stage == "unet":

@@ -10,7 +10,15 @@ from torch import nn
 from engines.logmel import HOP_SAMPLES
 from engines.musetalk.mel import LogMel
 from engines.musetalk.whisper import MEL_FRAMES
-from engines.musetalk.windows import AROUND_STEPS, FRAME_STEP, TOKENS, WIDTH, WINDOW_SAMPLES, WINDOW_STEPS
+from engines.musetalk.windows import (
+    AROUND_STEPS,
+    FRAME_STEP,
+    TOKENS,
+    WIDTH,
+    WINDOW_SAMPLES,
+    WINDOW_STEPS,
+    positions,
+)
 
 F32 = npt.NDArray[np.float32]
 
@@ -22,12 +30,16 @@ class FeatureExtractor:
     a fourteenth of the work and other numbers, whose effect on faces nobody has measured.
     """
 
-    def __init__(self, encoder: nn.Module, device: str = "cpu", *, short: bool = False) -> None:
+    def __init__(
+        self, encoder: nn.Module, device: str = "cpu", *, short: bool = False, positioned: bool = False
+    ) -> None:
+        """positioned: with the tokens' positions added, for a UNet that does not add them itself."""
         self._encoder = encoder.eval().to(device)
         self._device = torch.device(device)
         self._dtype = next(encoder.parameters()).dtype
         frames = WINDOW_SAMPLES // HOP_SAMPLES if short else MEL_FRAMES
         self._mel = LogMel(frames).to(device)
+        self._positions = positions() if positioned else np.float32(0.0)
 
     def __call__(self, windows: F32) -> F32:
         with torch.inference_mode():
@@ -35,4 +47,4 @@ class FeatureExtractor:
             states = self._encoder(mel.to(self._dtype))
             first = FRAME_STEP - AROUND_STEPS
             tokens = states[:, first : first + WINDOW_STEPS].reshape(len(windows), TOKENS, WIDTH)
-            return np.asarray(tokens.float().cpu().numpy())
+            return np.asarray(tokens.float().cpu().numpy() + self._positions)

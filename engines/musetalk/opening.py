@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,16 @@ from engines.backends.onnx_chain import OnnxChain
 from engines.backends.plan_cache import PlanCache
 from engines.backends.torch_chain import TorchChain
 from engines.errors import EngineUnavailable
-from engines.musetalk import weights
+from engines.musetalk import own_plans, weights
 from engines.musetalk.artefacts import Artefacts, plan_key
 from engines.musetalk.engine import BUCKETS, NAME, MuseTalkEngine, Parts
 from engines.musetalk.features import FeatureExtractor
 from engines.musetalk.latents import VaeLatents
 from engines.musetalk.parsing import Parser
-from engines.musetalk.stages import CONTRACTS, FULL, REDUCED, DecoderStage, Networks, TinyDecoderStage, UnetStage
+from engines.musetalk.stages import CONTRACTS, FULL, PARTS, REDUCED, DecoderStage, Networks, TinyDecoderStage, UnetStage
 
-BACKENDS = ("torch", "onnx", "tensorrt-rtx", "tensorrt")
+_TENSORRT = ("tensorrt-rtx", "tensorrt")
+BACKENDS = ("torch", "onnx", *_TENSORRT)
 DECODERS = ("full", "tiny")
 SEEDED_REVISION = "seeded"
 _LIVE = CONTRACTS[1:]
@@ -43,7 +45,7 @@ def open_engine(
 
     precision: fp16 on a GPU, fp32 on a CPU unless said otherwise. More options: `seeded` and `reduced` (made-up
     weights, small ones), `decoder` (full or tiny), `short_audio`, `buckets`, `artefacts` (folder of exported graphs),
-    `plans` (folder of the plan cache), `own_plans` ({stage: {"path", "names"}}, plans built elsewhere).
+    `plans` (folder of the plan cache), `own_plans` (plans built elsewhere, see own_plans.OwnPlan).
     Raises EngineUnavailable, EngineContract.
     """
     options = Options(models, more)
@@ -51,10 +53,19 @@ def open_engine(
     precision = precision or ("fp32" if device == "cpu" else "fp16")
     if precision not in _DTYPES:
         raise EngineUnavailable(NAME, f"there is no precision {precision!r}", f"Choose one of: {', '.join(_DTYPES)}.")
-    nets = options.networks()
+    if backend not in BACKENDS:
+        raise EngineUnavailable(NAME, f"there is no backend {backend!r}", f"Choose one of: {', '.join(BACKENDS)}.")
+    if options.own and backend not in _TENSORRT:
+        raise EngineUnavailable(NAME, f"own_plans are not for {backend}", f"Take {' or '.join(_TENSORRT)}.")
+    # Graphs and plans have the UNet's weights: only torch needs them again.
+    nets = options.networks(PARTS if backend == "torch" else PARTS - {"unet"})
     if device != "cpu":
         nets.whisper.to(_DTYPES[precision])
-    features = FeatureExtractor(nets.whisper, device, short=bool(options.get("short_audio", False)))
+    own_unet = options.own.get("unet")
+    features = FeatureExtractor(
+        nets.whisper, device, short=bool(options.get("short_audio", False)),
+        positioned=own_unet is not None and not own_unet.positions_inside,
+    )  # fmt: skip
     parts = Parts(
         features=features,
         chain=_chain(backend, nets, options, device, precision),
@@ -84,7 +95,8 @@ class Options:
         self.folder = models / NAME
         self.artefacts = Artefacts(Path(given.get("artefacts", models / NAME / "onnx")))
         self.plans = PlanCache(Path(given.get("plans", models / NAME / "plans")))
-        self.buckets: tuple[int, ...] = tuple(given.get("buckets", BUCKETS))
+        self.own = own_plans.read(given.get("own_plans", {}))
+        self.buckets = _buckets(given.get("buckets", BUCKETS))
 
     def get(self, name: str, default: Any) -> Any:
         return self._given.get(name, default)
@@ -94,10 +106,10 @@ class Options:
         """Names of the live stages' graphs."""
         return ("unet", "tiny" if self._tiny else "decoder")
 
-    def networks(self) -> Networks:
+    def networks(self, parts: Collection[str]) -> Networks:
         if self.get("seeded", False):
-            return weights.seeded(REDUCED if self.get("reduced", False) else FULL, tiny=self._tiny)
-        made = weights.load(self.folder)
+            return weights.seeded(REDUCED if self.get("reduced", False) else FULL, parts, tiny=self._tiny)
+        made = weights.load(self.folder, parts)
         return replace(made, tiny=weights.load_tiny(self.folder.parent / weights.TINY_FILE)) if self._tiny else made
 
     def revision(self) -> str:
@@ -110,18 +122,16 @@ class Options:
 def _chain(backend: str, nets: Networks, options: Options, device: str, precision: str) -> Chain:
     if backend == "torch":
         nets.unet.fold_time()
-        last = DecoderStage(nets.vae) if nets.tiny is None else TinyDecoderStage(nets.tiny)
-        networks: tuple[nn.Module, ...] = (UnetStage(nets.unet), last)
+        last: nn.Module = TinyDecoderStage(nets.tiny) if nets.tiny is not None else DecoderStage(nets.vae)
         if _DTYPES[precision] != torch.float32 or device != "cpu":
-            networks = tuple(_copied(network) for network in networks)
-        return TorchChain(list(zip(_LIVE, networks, strict=True)), options.buckets, device, _DTYPES[precision])
+            last = copy.deepcopy(last)  # the latent encoder shares weights with it, and keeps its own precision
+        networks = zip(_LIVE, (UnetStage(nets.unet), last), strict=True)
+        return TorchChain(list(networks), options.buckets, device, _DTYPES[precision])
     if backend == "onnx":
         pairs = zip(_LIVE, options.graphs, strict=True)
-        graphs = [(contract, options.artefacts.verified(name, precision)) for contract, name in pairs]
+        graphs = [(contract, options.artefacts.verified(name, precision).path) for contract, name in pairs]
         return OnnxChain(graphs, options.buckets)
-    if backend in ("tensorrt-rtx", "tensorrt"):
-        return _tensorrt(backend, options, precision)
-    raise EngineUnavailable(NAME, f"there is no backend {backend!r}", f"Choose one of: {', '.join(BACKENDS)}.")
+    return _tensorrt(backend, options, precision)
 
 
 def _tensorrt(backend: str, options: Options, precision: str) -> Chain:
@@ -129,20 +139,29 @@ def _tensorrt(backend: str, options: Options, precision: str) -> Chain:
     from engines.backends.tensorrt_chain import Plan, TensorRtChain
 
     api = tensorrt_api.find(backend)
-    own: Mapping[str, Any] = options.get("own_plans", {})
     plans = []
     for contract, name in zip(_LIVE, options.graphs, strict=True):
-        given = own.get(contract.stage)
-        if given is not None:
-            plans.append(Plan(contract, Path(given["path"]), given.get("names", {})))
+        own = options.own.get(contract.stage)
+        if own is not None:
+            plans.append(Plan(contract, own.path, own.names))
             continue
         graph = options.artefacts.verified(name, precision)
-        stored = options.plans.get(plan_key(name, graph, api, precision, options.buckets))
+        stored = options.plans.get(plan_key(name, graph.sha256, api, precision, options.buckets))
         if stored is None:
-            remedy = f"Run `liveanchor engines build {graph} --backend {backend}` first."
-            raise EngineUnavailable(backend, f"there is no plan of {graph.name}", remedy)
+            words = f"--backend {backend} --buckets {','.join(map(str, options.buckets))} --plans {options.plans.root}"
+            remedy = f"Run `liveanchor engines build {graph.path} {words}` first."
+            raise EngineUnavailable(backend, f"there is no plan of {graph.path.name} for these batch sizes", remedy)
         plans.append(Plan(contract, stored.path))
     return TensorRtChain(api, plans, options.buckets)
+
+
+def _buckets(given: Any) -> tuple[int, ...]:
+    """Ascending, as every user of them expects. Raises EngineUnavailable."""
+    sizes = given if isinstance(given, list | tuple) else ()
+    if not sizes or not all(type(size) is int and 1 <= size <= BUCKETS[-1] for size in sizes):
+        remedy = f"Give whole numbers from 1 to {BUCKETS[-1]}, such as {list(BUCKETS)}."
+        raise EngineUnavailable(NAME, f"{given!r} are no batch sizes", remedy)
+    return tuple(sorted(set(sizes)))
 
 
 def _encoder(nets: Networks, options: Options, device: str) -> LatentEncoder:
@@ -154,10 +173,3 @@ def _parser(options: Options, device: str) -> FaceParser | None:
         return None
     network = weights.load_parser(options.folder)
     return None if network is None else Parser(network, device)
-
-
-def _copied(network: nn.Module) -> nn.Module:
-    """A copy, so that a cast for the live stages leaves the latent encoder's own weights alone."""
-    import copy
-
-    return copy.deepcopy(network)

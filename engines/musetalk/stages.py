@@ -3,7 +3,9 @@ scaling, clamping and the cast to u8 RGB rows part of the second."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -127,6 +129,20 @@ class Networks:
     """Only where its weights were asked for."""
 
 
-def networks(sizes: MuseTalkSizes) -> Networks:
-    """All of them with whatever weights torch starts with."""
-    return Networks(Unet(sizes.unet), Vae(sizes.vae), WhisperEncoder(sizes.whisper))
+PARTS = frozenset({"unet", "vae", "whisper"})
+"""What can be had alone: nobody needs four gigabytes to export a decoder."""
+_Part = TypeVar("_Part", bound=nn.Module)
+
+
+def networks(sizes: MuseTalkSizes, real: Collection[str] = PARTS) -> Networks:
+    """Those named in `real` with whatever weights torch starts with; the others have shapes and no weights."""
+
+    def made(part: str, build: Callable[[], _Part]) -> _Part:
+        with torch.device("cpu" if part in real else "meta"):
+            return build()
+
+    return Networks(
+        made("unet", lambda: Unet(sizes.unet)),
+        made("vae", lambda: Vae(sizes.vae)),
+        made("whisper", lambda: WhisperEncoder(sizes.whisper)),
+    )

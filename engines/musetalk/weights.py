@@ -6,12 +6,10 @@ No code of a checkpoint runs; whatever differs is told in one readable list.
 from __future__ import annotations
 
 import hashlib
-import math
 import pickle  # noqa: TID251 - only its error type: weights_only loading raises it
 import tarfile
 import warnings
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from engines.backends.made_up import made_up
 from engines.errors import EngineContract, EngineUnavailable
 from engines.musetalk.parsing import BiSeNet
-from engines.musetalk.stages import FULL, MuseTalkSizes, Networks, networks
+from engines.musetalk.stages import FULL, PARTS, MuseTalkSizes, Networks, networks
 from engines.musetalk.tiny import PREFIX, TinyDecoder
 from engines.musetalk.vae import renamed
 
@@ -35,18 +34,21 @@ WHISPER_FILE = "whisper/model.safetensors"
 PARSER_FILE = "face-parse-bisent/79999_iter.pth"
 _WHISPER_PREFIXES = ("model.encoder.", "encoder.")
 _SHOWN = 8
-_TABLES = {"embed_positions", "pe"}
 _PROBE_BYTES = 1 << 20
 
 
-def load(folder: Path) -> Networks:
-    """The published networks, as `models pull musetalk` lays them. Raises EngineUnavailable, EngineContract."""
-    with torch.device("meta"):
-        made = networks(FULL)
-    fill(made.unet, read(folder / UNET_FILE), UNET_FILE)
-    fill(made.vae, renamed(read(folder / VAE_FILE)), VAE_FILE)
-    whisper = read(folder / WHISPER_FILE)
-    fill(made.whisper, _without_prefix(whisper, _WHISPER_PREFIXES), WHISPER_FILE)
+def load(folder: Path, parts: Collection[str] = PARTS) -> Networks:
+    """The published networks, as `models pull musetalk` lays them. Raises EngineUnavailable, EngineContract.
+
+    parts: those to load; the others have no weights, and their files are not read.
+    """
+    made = networks(FULL, real=())
+    if "unet" in parts:
+        fill(made.unet, read(folder / UNET_FILE), UNET_FILE)
+    if "vae" in parts:
+        fill(made.vae, renamed(read(folder / VAE_FILE)), VAE_FILE)
+    if "whisper" in parts:
+        fill(made.whisper, _without_prefix(read(folder / WHISPER_FILE), _WHISPER_PREFIXES), WHISPER_FILE)
     return made
 
 
@@ -123,12 +125,16 @@ def difference(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> lis
     return lines
 
 
-def seeded(sizes: MuseTalkSizes, *, tiny: bool = False) -> Networks:
-    """Made-up weights, a function of the published names alone. They make no faces."""
-    made = networks(sizes)
-    seed(made.unet)
-    seed(made.vae)
-    seed(made.whisper, "encoder.")
+def seeded(sizes: MuseTalkSizes, parts: Collection[str] = PARTS, *, tiny: bool = False) -> Networks:
+    """Made-up weights, a function of the published names alone. They make no faces. parts: see `load`."""
+    made = networks(sizes, real=parts)
+    for part, network, prefix in (
+        ("unet", made.unet, ""),
+        ("vae", made.vae, ""),
+        ("whisper", made.whisper, "encoder."),
+    ):
+        if part in parts:
+            seed(network, prefix)
     if not tiny:
         return made
     small = TinyDecoder()
@@ -140,30 +146,11 @@ def seed(network: nn.Module, prefix: str = "") -> nn.Module:
     """Fill a network in place, ready for inference; prefix: what the published names have before its own."""
     with torch.no_grad():
         for name, entry in network.state_dict().items():
-            value = _drawn(prefix + name, entry)
+            value = made_up(prefix + name, entry)
             if value is not None:
                 entry.copy_(value)
     network.requires_grad_(False)
     return network.eval()
-
-
-def _drawn(name: str, entry: Tensor) -> Tensor | None:
-    leaf, rank = name.rsplit(".", 1)[-1], entry.dim()
-    if not entry.is_floating_point():
-        return torch.zeros_like(entry)
-    if _TABLES & set(name.split(".")):
-        return None
-    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    if leaf == "running_var":
-        return 0.5 + torch.rand(entry.shape, generator=generator)
-    normal = torch.randn(entry.shape, generator=generator)
-    rules: tuple[tuple[bool, Callable[[], Tensor]], ...] = (
-        (leaf == "running_mean", lambda: 0.1 * normal),
-        (leaf.endswith("bias"), lambda: 0.05 * normal),
-        (rank == 1, lambda: 1.0 + 0.1 * normal),
-        (rank >= 2, lambda: normal / math.sqrt(entry.numel() / entry.shape[0])),
-    )
-    return next((make() for applies, make in rules if applies), None)
 
 
 def _unpickled(path: Path) -> Any:

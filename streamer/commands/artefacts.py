@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,24 +20,50 @@ STAGES = ("unet", "decoder", "tiny")
 BUCKETS = "1,2,4,8,16,32"
 
 
-def export(stage: str, out: Path, precision: str, models: Path | None, *, seeded: bool, reduced: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Where MuseTalk's networks come from: a folder of models, or made up, and then as small as they may be."""
+
+    models: Path | None = None
+    seeded: bool = False
+    reduced: bool = False
+
+    def networks(self, stage: str) -> Networks:
+        """What a stage needs. Raises EngineUnavailable."""
+        try:
+            from engines.musetalk import weights
+            from engines.musetalk.export import PARTS_OF
+            from engines.musetalk.stages import FULL, REDUCED
+        except ImportError as error:
+            remedy = "Install the extra: pip install 'liveanchor[musetalk]'."
+            raise EngineUnavailable("musetalk", f"it needs {error.name}", remedy) from error
+        parts, tiny = PARTS_OF.get(stage, ()), stage == "tiny"
+        if self.seeded:
+            return weights.seeded(REDUCED if self.reduced else FULL, parts, tiny=tiny)
+        if self.models is None:
+            remedy = "Give --models DIR (see `liveanchor models pull musetalk`), or --seeded for made-up weights."
+            raise EngineUnavailable("musetalk", "no weights were named", remedy)
+        made = weights.load(self.models / "musetalk", parts)
+        return replace(made, tiny=weights.load_tiny(self.models / weights.TINY_FILE)) if tiny else made
+
+
+def export(stage: str, out: Path, precision: str, source: Weights) -> None:
     """Write a graph and its weights."""
+    nets = source.networks(stage)
     from engines.musetalk import export as exporting
 
-    nets = _networks(models, seeded=seeded, reduced=reduced, tiny=stage == "tiny")
     exporting.export(stage, out, nets, precision)
     size = sum(part.stat().st_size for part in out.parent.glob(f"{out.name}*"))
     typer.echo(f"{out}: {stage} {precision}, {size / 1e6:.0f} MB; prove it: liveanchor engines verify {out}")
 
 
-def verify(graph: Path, models: Path | None, *, seeded: bool, reduced: bool, as_json: bool) -> None:
-    """Compare a graph with torch; exit 1 where it misses its gate."""
+def verify(graph: Path, source: Weights, batches: Sequence[int], gate: float | None, *, as_json: bool) -> None:
+    """Compare a graph with torch; exit 1 where it misses its gate. batches: none for the usual ones."""
     from engines.musetalk import verifying
-    from engines.musetalk.export import label_of
 
-    tiny = label_of(graph).get("stage") == "tiny"
-    nets = _networks(models, seeded=seeded, reduced=reduced, tiny=tiny)
-    finding = verifying.verify(graph, nets, threads=os.cpu_count() or 1)
+    sizes = tuple(batches) or verifying.BATCHES
+    demand = verifying.Demand(sizes, gate, threads=os.cpu_count() or 1)
+    finding = verifying.verify(graph, source.networks, demand)
     if as_json:
         typer.echo(json.dumps(finding.as_json(), indent=2))
     else:
@@ -75,7 +102,7 @@ def build(
     stage = label.get("stage", "")
     contract, sizes = contract_of(stage), _sizes(buckets)
     api = tensorrt_api.find(backend)
-    key = plan_key(stage, graph, api, label.get("precision", ""), sizes)
+    key = plan_key(stage, plan_cache.graph_sha256(graph), api, label.get("precision", ""), sizes)
     cache = plan_cache.PlanCache(plans or graph.parent.parent / "plans")
     profiles = tensorrt_build.profiles(contract, sizes)
     stored = cache.ensure(key, lambda: tensorrt_build.build(api, graph, contract, profiles))
@@ -94,19 +121,3 @@ def _sizes(buckets: str) -> tuple[int, ...]:
     if not sizes or sizes[0] < 1 or sizes[-1] > 32:
         raise ConfigError("--buckets", f"{buckets} is no list of sizes from 1 to 32, such as {BUCKETS}")
     return sizes
-
-
-def _networks(models: Path | None, *, seeded: bool, reduced: bool, tiny: bool) -> Networks:
-    try:
-        from engines.musetalk import weights
-        from engines.musetalk.stages import FULL, REDUCED
-    except ImportError as error:
-        remedy = "Install the extra: pip install 'liveanchor[musetalk]'."
-        raise EngineUnavailable("musetalk", f"it needs {error.name}", remedy) from error
-    if seeded:
-        return weights.seeded(REDUCED if reduced else FULL, tiny=tiny)
-    if models is None:
-        remedy = "Give --models DIR (see `liveanchor models pull musetalk`), or --seeded for made-up weights."
-        raise EngineUnavailable("musetalk", "no weights were named", remedy)
-    made = weights.load(models / "musetalk")
-    return replace(made, tiny=weights.load_tiny(models / weights.TINY_FILE)) if tiny else made

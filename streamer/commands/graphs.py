@@ -71,6 +71,14 @@ def verify(
     seed: Annotated[int, typer.Option(help="Seed of the inputs where there is no reference.")] = 0,
     within: Annotated[float, typer.Option(help="How many times the floor is allowed.", min=0.0)] = 1.5,
     weights: Weights = None,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option(help="Batch size for a stage of MuseTalk, again for more; 1, 3 and 8.", min=1, max=32),
+    ] = None,
+    gate: Annotated[
+        float | None,
+        typer.Option(help="Largest error allowed a stage of MuseTalk, where its usual gate is too tight.", min=0.0),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run fixed inputs through both, stage by stage: maximum, mean and 99.9th-percentile error against the floor.
@@ -84,9 +92,8 @@ def verify(
             raise ConfigError("CHANGED", "name the graph to compare with")
         where = weights or ""
         models = None if where.startswith("seeded") else Path(where or "storage/models")
-        artefacts.verify(
-            original, models, seeded=models is None, reduced=where == "seeded-reduced", as_json=as_json
-        )  # fmt: skip
+        source = artefacts.Weights(models, seeded=models is None, reduced=where == "seeded-reduced")
+        artefacts.verify(original, source, batch or (), gate, as_json=as_json)
         return
     tools = _tools()
     beside = original.with_suffix(".reference.npz")
@@ -111,7 +118,7 @@ def export(
     from engines.errors import EngineUnavailable
 
     if stage in artefacts.STAGES:
-        artefacts.export(stage, out, precision, models, seeded=seeded, reduced=reduced)
+        artefacts.export(stage, out, precision, artefacts.Weights(models, seeded, reduced))
         return
 
     try:

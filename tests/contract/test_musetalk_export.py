@@ -44,7 +44,7 @@ def test_a_graph_computes_what_torch_does_at_every_batch_size(folder, stage, pre
     found = json.loads(done.stdout)
     assert found["passed"]
     assert {row["batch"] for row in found["rows"]} == {1, 3, 8}
-    assert Artefacts(folder).verified(stage, precision) == path
+    assert Artefacts(folder).verified(stage, precision).path == path
 
 
 def test_a_live_engine_runs_proven_graphs_and_refuses_changed_ones(folder, tmp_path):

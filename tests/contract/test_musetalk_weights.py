@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import pickle  # noqa: TID251 - to make a hostile file
 
 import pytest
@@ -15,6 +17,8 @@ from engines.errors import EngineContract, EngineUnavailable  # noqa: E402
 from engines.models import manifest  # noqa: E402
 from engines.musetalk import weights  # noqa: E402
 from engines.musetalk.opening import SEEDED_REVISION  # noqa: E402
+from engines.musetalk.stages import FULL, networks  # noqa: E402
+from engines.musetalk.tiny import PREFIX, TinyDecoder  # noqa: E402
 from engines.musetalk.whisper import WhisperEncoder, WhisperSizes  # noqa: E402
 
 pytestmark = pytest.mark.contract
@@ -37,6 +41,81 @@ def test_every_published_file_is_pinned_by_size_and_digest():
         weights.UNET_FILE, weights.VAE_FILE, weights.WHISPER_FILE, weights.PARSER_FILE,
     }  # fmt: skip
     assert all(file.sha256 and file.size_bytes and file.licence for file in files)
+
+
+def file_bytes(shapes):
+    """What a safetensors file of float32 tensors weighs: its names are part of it."""
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape in sorted(shapes.items()):
+        begins, at = at, at + 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begins, at]}
+    length = len(json.dumps(header, separators=(",", ":")))
+    return 8 + -(-length // 8) * 8 + at
+
+
+def shapes_of(network, prefix=""):
+    return {prefix + name: tuple(value.shape) for name, value in network.state_dict().items()}
+
+
+def former(name):
+    for new, old in (("to_q", "query"), ("to_k", "key"), ("to_v", "value"), ("to_out.0", "proj_attn")):
+        name = name.replace(f".{new}.", f".{old}.") if "attentions" in name else name
+    return name
+
+
+def pinned_bytes(models, to):
+    return next(file.size_bytes for file in manifest.load(models).files if file.to == to)
+
+
+def test_the_published_autoencoder_has_the_names_that_are_expected():
+    published = pinned_bytes("musetalk", weights.VAE_FILE)
+    present = shapes_of(networks(FULL, real=()).vae)
+    assert file_bytes({former(name): shape for name, shape in present.items()}) == published
+    assert file_bytes(present) != published, "the file's attention has the names of its time; weights are renamed"
+
+
+def test_the_published_small_decoder_has_the_names_that_are_expected():
+    encoder, place = {}, 0
+    for level, blocks in enumerate((1, 3, 3, 3)):
+        encoder[f"layers.{place}.weight"] = (64, 3 if level == 0 else 64, 3, 3)
+        if level == 0:
+            encoder[f"layers.{place}.bias"] = (64,)
+        for block in range(place + 1, place + 1 + blocks):
+            for conv in (0, 2, 4):
+                encoder |= {f"layers.{block}.conv.{conv}.weight": (64, 64, 3, 3)}
+                encoder |= {f"layers.{block}.conv.{conv}.bias": (64,)}
+        place += 1 + blocks
+    encoder |= {f"layers.{place}.weight": (4, 64, 3, 3), f"layers.{place}.bias": (4,)}
+    whole = shapes_of(TinyDecoder(), PREFIX) | {f"encoder.{name}": shape for name, shape in encoder.items()}
+    assert file_bytes(whole) == manifest.load("taesd").files[0].size_bytes
+
+
+def test_the_encoder_is_found_in_the_published_sound_model(tmp_path):
+    encoder = weights.seed(WhisperEncoder(WhisperSizes()), "encoder.")
+    published = {f"model.encoder.{name}": value for name, value in encoder.state_dict().items()}
+    published["model.decoder.layer_norm.weight"] = torch.ones(384)
+    path = tmp_path / weights.WHISPER_FILE
+    path.parent.mkdir()
+    save_file(published, path)
+    made = weights.load(tmp_path, {"whisper"})
+    assert torch.equal(made.whisper.conv1.weight, encoder.conv1.weight)
+    assert next(made.unet.parameters()).is_meta, "what is not asked for is neither looked for nor loaded"
+
+
+def test_a_file_of_the_oldest_kind_saved_on_a_gpu_is_read(state, tmp_path):
+    """As the published face parser is: one stream of pickles, tensors of CUDA."""
+    path = tmp_path / "79999_iter.pth"
+    torch.save(state, path, _use_new_zipfile_serialization=False)
+    before = path.read_bytes()
+    path.write_bytes(
+        before.replace(b"ctorch\nFloatStorage\n", b"ctorch.cuda\nFloatStorage\n")
+        .replace(b"X\x03\x00\x00\x00cpu", b"X\x06\x00\x00\x00cuda:0")
+    )  # fmt: skip
+    assert path.stat().st_size > len(before)
+    found = weights.read(path)
+    assert found.keys() == state.keys()
+    assert torch.equal(found["conv1.weight"], state["conv1.weight"])
+    assert found["conv1.weight"].device.type == "cpu"
 
 
 def test_a_checkpoint_that_differs_is_told_name_by_name(state):

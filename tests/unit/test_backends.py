@@ -13,7 +13,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="graphs need the [musetalk] extra")
 pytest.importorskip("onnxruntime", reason="graphs need the [musetalk] extra")
 
-from engines.backends.chain import Flow, Row  # noqa: E402
+from engines.backends.chain import Flow, Row, bucket_for  # noqa: E402
 from engines.backends.cuda import Cuda  # noqa: E402
 from engines.backends.onnx_chain import OnnxChain  # noqa: E402
 from engines.backends.plan_cache import MANIFEST_NAME, PLAN_NAME, PlanCache, PlanKey, graph_sha256  # noqa: E402
@@ -74,6 +74,37 @@ def test_inputs_that_do_not_fit_are_refused_by_name(chain, resident, given):
     rows = {name: [Row(chain.upload(drawn(1)[0]), 0)] * count for name, count in resident.items()}
     with pytest.raises(EngineContract):
         chain.run(rows, {name: drawn(count)[1] for name, count in given.items()})
+
+
+def test_more_rows_than_the_largest_batch_are_refused(chain):
+    latents, audio = drawn(5)
+    resident = chain.upload(latents)
+    with pytest.raises(EngineContract, match="1 to 4 rows"):
+        chain.run({"latent": [Row(resident, i) for i in range(5)]}, {"audio": audio})
+
+
+def test_torch_refuses_more_rows_than_its_largest_batch_too():
+    torch = pytest.importorskip("torch", reason="MuseTalk needs the [musetalk] extra")
+    from engines.backends.torch_chain import TorchChain
+
+    doubled = StageContract("doubled", (replace(LATENT, name="x"),), (replace(LATENT, name="y"),))
+
+    class Twice(torch.nn.Module):
+        def forward(self, x):
+            return 2 * x
+
+    made = TorchChain([(doubled, Twice())], (1, 2))
+    rows = np.ones((3, 8, 32, 32), np.float32)
+    assert (made.run({}, {"x": rows[:2]})["y"] == 2).all()
+    with pytest.raises(EngineContract, match="1 to 2 rows"):
+        made.run({}, {"x": rows})
+
+
+def test_a_batch_size_is_the_smallest_that_holds_the_rows():
+    assert [bucket_for(count, (1, 2, 4)) for count in (1, 2, 3, 4)] == [1, 2, 4, 4]
+    for count in (0, 5):
+        with pytest.raises(EngineContract, match="1 to 4 rows"):
+            bucket_for(count, (1, 2, 4))
 
 
 def test_a_graph_of_four_channels_is_refused_when_it_is_bound(graphs, tmp_path):

@@ -19,6 +19,7 @@ from engines.contract_net.contracts import CONTRACTS
 from engines.contract_net.engine import ContractEncoder, ContractEngine
 from engines.contract_net.weights import revision, weights
 from engines.errors import EngineContract
+from engines.latents import gather
 from streamer.commands.batch import makers_of
 from streamer.guard import PatchGuard
 
@@ -95,6 +96,16 @@ def test_a_job_gives_the_same_patch_alone_and_in_company(engine, packet):
     alone = [engine.infer([job])[0] for job in jobs]
     assert all(np.array_equal(a.pixels, b.pixels) for a, b in zip(together, alone, strict=True))
     assert isinstance(alone[0], FacePatch)
+
+
+def test_a_batch_is_its_jobs_and_nothing_else(engine, packet):
+    face = engine.attach(packet)
+    jobs = [FaceJob(face, i, 0, 0, speech(engine, i)) for i in (3, 7, 30)]
+    batch = gather(jobs, engine.spec)
+    assert batch.samples.shape == (3, engine.spec.window_samples)
+    assert np.array_equal(batch.latents, packet.latents[[3, 7, 5]])
+    with pytest.raises(EngineContract, match="1 to 4 jobs"):
+        engine.infer(jobs * 2)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,113 @@
+"""From options to a MuseTalk engine: plans are asked for once, own ones are read with care, what is unclear is told."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="MuseTalk needs the [musetalk] extra")
+pytest.importorskip("onnxruntime", reason="graphs need the [musetalk] extra")
+
+from engines import catalog  # noqa: E402
+from engines.backends import tensorrt_api  # noqa: E402
+from engines.backends.plan_cache import graph_sha256  # noqa: E402
+from engines.backends.tensorrt_api import TensorRt  # noqa: E402
+from engines.errors import EngineUnavailable  # noqa: E402
+from engines.musetalk import artefacts, own_plans  # noqa: E402
+from engines.musetalk.artefacts import Artefacts, plan_key  # noqa: E402
+from engines.musetalk.features import FeatureExtractor  # noqa: E402
+from engines.musetalk.windows import WINDOW_SAMPLES, positions  # noqa: E402
+
+pytestmark = pytest.mark.unit
+torch.set_num_threads(1)
+MADE_UP = {"seeded": True, "reduced": True, "device": "cpu"}
+RTX = TensorRt("tensorrt-rtx", SimpleNamespace(__version__="1.7"))
+
+
+@pytest.fixture
+def proven(tmp_path):
+    """Graphs that somebody found good."""
+    folder = Artefacts(tmp_path / "graphs")
+    folder.folder.mkdir()
+    for stage in ("unet", "decoder"):
+        folder.path(stage, "fp32").write_bytes(f"graph of {stage}".encode())
+        folder.pass_(stage, "fp32", {"passed": True})
+    return folder
+
+
+def test_a_graph_of_gigabytes_is_read_once_to_find_its_plan(proven, tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(artefacts, "graph_sha256", lambda path: read.append(path.name) or graph_sha256(path))
+    monkeypatch.setattr(tensorrt_api, "find", lambda backend: RTX)
+    options = MADE_UP | {"backend": "tensorrt-rtx", "artefacts": str(proven.folder), "buckets": [2, 1]}
+    with pytest.raises(EngineUnavailable, match="no plan of unet") as raised:
+        catalog.serving("musetalk", tmp_path, options)
+    assert read == ["unet.fp32.onnx"]
+    plans = tmp_path / "musetalk" / "plans"
+    assert f"--backend tensorrt-rtx --buckets 1,2 --plans {plans}" in raised.value.remedy, "or it is looked for in vain"
+
+
+def test_a_plans_key_is_the_graph_that_was_proven(proven):
+    graph = proven.verified("unet", "fp32")
+    assert graph.sha256 == json.loads(proven.word("unet", "fp32").read_text())["onnx_sha256"]
+    assert plan_key("unet", graph.sha256, RTX, "fp32", (1, 2)).onnx_sha256 == graph_sha256(graph.path)
+
+
+@pytest.mark.parametrize("buckets", [[], [0, 1], [1, 33], ["1"], 4, [1, True]])
+def test_batch_sizes_that_are_none_are_refused(tmp_path, buckets):
+    with pytest.raises(EngineUnavailable, match="batch sizes"):
+        catalog.serving("musetalk", tmp_path, MADE_UP | {"buckets": buckets})
+
+
+def test_a_plan_built_elsewhere_is_read_from_the_config(tmp_path):
+    path = tmp_path / "unet_b32_fp16.engine"
+    path.write_bytes(b"plan")
+    names = {"latent": "sample", "audio": "encoder_hidden_states"}
+    found = own_plans.read({"unet": {"path": str(path), "names": names, "positions": "outside"}})
+    assert (found["unet"].path, found["unet"].names, found["unet"].positions_inside) == (path, names, False)
+    assert own_plans.read({"unet": {"path": str(path), "positions": "inside"}})["unet"].positions_inside
+    assert own_plans.read({"decoder": {"path": str(path)}})["decoder"].names == {}
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"unet": {"path": "PATH"}}, "where the sound's positions are added"),
+        ({"unet": {"path": "PATH", "positions": "maybe"}}, "positions are added"),
+        ({"unet": {"path": "PATH", "positions": "inside", "name": {}}}, "other keys"),
+        ({"decoder": {"names": {}}}, "takes a path"), ({"vae": {"path": "PATH"}}, "no stage"),
+        ({"decoder": {"path": "nowhere.engine"}}, r"no file nowhere\.engine"),
+    ],
+)  # fmt: skip
+def test_a_plan_built_elsewhere_that_is_unclear_is_refused(tmp_path, entry, words):
+    path = tmp_path / "unet.engine"
+    path.write_bytes(b"plan")
+    filled = {s: {k: str(path) if v == "PATH" else v for k, v in e.items()} for s, e in entry.items()}
+    with pytest.raises(EngineUnavailable, match=words):
+        catalog.serving("musetalk", tmp_path, MADE_UP | {"backend": "tensorrt-rtx", "own_plans": filled})
+
+
+def test_plans_built_elsewhere_are_not_passed_over_by_another_backend(tmp_path):
+    path = tmp_path / "decoder.engine"
+    path.write_bytes(b"plan")
+    with pytest.raises(EngineUnavailable, match="own_plans are not for torch"):
+        catalog.serving("musetalk", tmp_path, MADE_UP | {"own_plans": {"decoder": {"path": str(path)}}})
+
+
+def test_the_official_unet_gets_its_sound_with_positions():
+    class Encoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.any = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, mel):
+            return torch.ones(len(mel), 1500, 5, 384)
+
+    sound = np.zeros((2, WINDOW_SAMPLES), np.float32)
+    plain, positioned = (FeatureExtractor(Encoder(), positioned=p)(sound) for p in (False, True))
+    assert np.array_equal(plain, np.ones((2, 50, 384), np.float32))
+    assert np.allclose(positioned, 1.0 + positions(), atol=1e-6)
+    assert positioned.dtype == np.float32
