@@ -56,7 +56,8 @@ class Artefacts:
         """
         path = self.path(stage, precision)
         if not path.is_file():
-            remedy = f"Run `liveanchor engines export {stage} {path} --models DIR --precision {precision}`."
+            export = f"`liveanchor engines export {stage} {path} --models DIR --precision {precision}`"
+            remedy = f"Run `liveanchor engines build --models DIR`, or {export} where no plans are wanted."
             raise EngineUnavailable("musetalk", f"{path.name} is not in {self.folder}", remedy)
         try:
             said = json.loads(self.word(stage, precision).read_text("utf-8")).get("onnx_sha256")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +27,11 @@ from engines.musetalk.parsing import Parser
 from engines.musetalk.stages import CONTRACTS, FULL, PARTS, REDUCED, DecoderStage, Networks, TinyDecoderStage, UnetStage
 
 _TENSORRT = ("tensorrt-rtx", "tensorrt")
-BACKENDS = ("torch", "onnx", *_TENSORRT)
+AUTO = "auto"
+BACKENDS = (AUTO, "torch", "onnx", *_TENSORRT)
 DECODERS = ("full", "tiny")
 SEEDED_REVISION = "seeded"
+logger = logging.getLogger(__name__)
 _LIVE = CONTRACTS[1:]
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
@@ -36,29 +39,32 @@ _DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 def open_engine(
     models: Path,
     *,
-    backend: str = "torch",
+    backend: str = AUTO,
     device: str | None = None,
     precision: str | None = None,
     **more: Any,
 ) -> MuseTalkEngine:
     """An engine over the weights in MODELS/musetalk.
 
-    precision: fp16 on a GPU, fp32 on a CPU unless said otherwise. More options: `seeded` and `reduced` (made-up
-    weights, small ones), `decoder` (full or tiny), `short_audio`, `buckets`, `artefacts` (folder of exported graphs),
+    backend: auto takes plans that `engines build` made for a GPU, torch where there are none.
+    precision: fp16 on a GPU and in plans, fp32 on a CPU unless said otherwise.
+    More options: `seeded` and `reduced` (made-up weights, small ones), `decoder` (full or tiny), `short_audio`, `buckets`, `artefacts` (folder of exported graphs),
     `plans` (folder of the plan cache), `own_plans` (plans built elsewhere, see own_plans.OwnPlan).
     Raises EngineUnavailable, EngineContract.
     """
     options = Options(models, more)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    precision = precision or ("fp32" if device == "cpu" else "fp16")
+    precision = precision or ("fp32" if device == "cpu" and backend not in _TENSORRT else "fp16")
     if precision not in _DTYPES:
         raise EngineUnavailable(NAME, f"there is no precision {precision!r}", f"Choose one of: {', '.join(_DTYPES)}.")
     if backend not in BACKENDS:
         raise EngineUnavailable(NAME, f"there is no backend {backend!r}", f"Choose one of: {', '.join(BACKENDS)}.")
-    if options.own and backend not in _TENSORRT:
+    if options.own and backend not in (AUTO, *_TENSORRT):
         raise EngineUnavailable(NAME, f"own_plans are not for {backend}", f"Take {' or '.join(_TENSORRT)}.")
-    # Graphs and plans have the UNet's weights: only torch needs them again.
-    nets = options.networks(PARTS if backend == "torch" else PARTS - {"unet"})
+    planned = _planned(backend, options, device, precision)
+    # Plans and graphs have the UNet's weights: only torch needs them again.
+    by_torch = planned is None and backend != "onnx"
+    nets = options.networks(PARTS if by_torch else PARTS - {"unet"})
     if device != "cpu":
         nets.whisper.to(_DTYPES[precision])
     own_unet = options.own.get("unet")
@@ -68,7 +74,7 @@ def open_engine(
     )  # fmt: skip
     parts = Parts(
         features=features,
-        chain=_chain(backend, nets, options, device, precision),
+        chain=planned or _chain(nets, options, device, precision, by_torch=by_torch),
         encoder=lambda: _encoder(nets, options, device),
         parser=lambda: _parser(options, device),
         revision=options.revision(),
@@ -119,19 +125,38 @@ class Options:
         return weights.revision_of(self.folder / weights.VAE_FILE)
 
 
-def _chain(backend: str, nets: Networks, options: Options, device: str, precision: str) -> Chain:
-    if backend == "torch":
-        nets.unet.fold_time()
-        last: nn.Module = TinyDecoderStage(nets.tiny) if nets.tiny is not None else DecoderStage(nets.vae)
-        if _DTYPES[precision] != torch.float32 or device != "cpu":
-            last = copy.deepcopy(last)  # the latent encoder shares weights with it, and keeps its own precision
-        networks = zip(_LIVE, (UnetStage(nets.unet), last), strict=True)
-        return TorchChain(list(networks), options.buckets, device, _DTYPES[precision])
-    if backend == "onnx":
+def _chain(nets: Networks, options: Options, device: str, precision: str, *, by_torch: bool) -> Chain:
+    if not by_torch:
         pairs = zip(_LIVE, options.graphs, strict=True)
         graphs = [(contract, options.artefacts.verified(name, precision).path) for contract, name in pairs]
         return OnnxChain(graphs, options.buckets)
-    return _tensorrt(backend, options, precision)
+    nets.unet.fold_time()
+    last: nn.Module = TinyDecoderStage(nets.tiny) if nets.tiny is not None else DecoderStage(nets.vae)
+    if _DTYPES[precision] != torch.float32 or device != "cpu":
+        last = copy.deepcopy(last)  # the latent encoder shares weights with it, and keeps its own precision
+    networks = zip(_LIVE, (UnetStage(nets.unet), last), strict=True)
+    return TorchChain(list(networks), options.buckets, device, _DTYPES[precision])
+
+
+def _planned(backend: str, options: Options, device: str, precision: str) -> Chain | None:
+    """Plans, where they are asked for, or where nothing is and there are some. Raises EngineUnavailable."""
+    if backend in _TENSORRT:
+        return _tensorrt(backend, options, precision)
+    if backend != AUTO or not (options.own or (device != "cpu" and options.plans.root.is_dir())):
+        return None
+    missing = []
+    for name in _TENSORRT:
+        try:
+            chain = _tensorrt(name, options, precision)
+        except EngineUnavailable as error:
+            missing.append(error)
+            logger.info("backend_passed_over", extra={"backend": name, "reason": str(error)})
+        else:
+            logger.info("backend_chosen", extra={"backend": name, "precision": precision})
+            return chain
+    if options.own:
+        raise missing[0]
+    return None
 
 
 def _tensorrt(backend: str, options: Options, precision: str) -> Chain:

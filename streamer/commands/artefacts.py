@@ -28,15 +28,21 @@ class Weights:
     seeded: bool = False
     reduced: bool = False
 
+    def check(self) -> None:
+        """Raises EngineUnavailable where what they need is not installed."""
+        try:
+            import engines.musetalk.export
+            import engines.musetalk.weights  # noqa: F401
+        except ImportError as error:
+            raise _uninstalled(error) from error
+
     def networks(self, stage: str) -> Networks:
         """What a stage needs. Raises EngineUnavailable."""
-        try:
-            from engines.musetalk import weights
-            from engines.musetalk.export import PARTS_OF
-            from engines.musetalk.stages import FULL, REDUCED
-        except ImportError as error:
-            remedy = "Install the extra: pip install 'liveanchor[musetalk]'."
-            raise EngineUnavailable("musetalk", f"it needs {error.name}", remedy) from error
+        self.check()
+        from engines.musetalk import weights
+        from engines.musetalk.export import PARTS_OF
+        from engines.musetalk.stages import FULL, REDUCED
+
         parts, tiny = PARTS_OF.get(stage, ()), stage == "tiny"
         if self.seeded:
             return weights.seeded(REDUCED if self.reduced else FULL, parts, tiny=tiny)
@@ -83,35 +89,77 @@ def is_ours(graph: Path) -> bool:
 
 
 def build(
-    graph: Annotated[Path, typer.Argument(help="ONNX file that `engines export` made.", exists=True, dir_okay=False)],
+    graph: Annotated[
+        Path | None,
+        typer.Argument(
+            help="ONNX file of `engines export`. Without one all of MuseTalk is made ready from its weights: graphs "
+            "exported and compared with torch, plans built, each where it is not there yet.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    models: Annotated[Path, typer.Option(help="Folder of weights.")] = Path("storage/models"),
     backend: Annotated[str, typer.Option(help="tensorrt-rtx (needs no GPU to build) or tensorrt.")] = "tensorrt-rtx",
-    plans: Annotated[Path | None, typer.Option(help="Folder of built plans.")] = None,
+    precision: Annotated[str, typer.Option(help="fp16 or fp32, where no graph is named.")] = "fp16",
+    decoder: Annotated[str, typer.Option(help="full or tiny, where no graph is named.")] = "full",
+    gate: Annotated[float | None, typer.Option(help="As for `engines verify`.", min=0.0)] = None,
+    plans: Annotated[Path | None, typer.Option(help="Folder of built plans; beside the graphs' folder.")] = None,
     buckets: Annotated[str, typer.Option(help="Batch sizes, one profile each.")] = BUCKETS,
+    seeded: Annotated[bool, typer.Option(help="Made-up weights: numbers, no faces.")] = False,
+    reduced: Annotated[bool, typer.Option(help="Small widths; with --seeded only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Build a TensorRT plan of a graph, once: a second run finds it in the cache."""
-    from engines.backends import plan_cache, tensorrt_api, tensorrt_build
-    from engines.musetalk.artefacts import plan_key
-    from engines.musetalk.export import contract_of, label_of
+    """Build TensorRT plans, once: a second run finds them in the cache."""
+    from engines.backends import plan_cache, tensorrt_api
 
+    sizes, api = _sizes(buckets), tensorrt_api.find(backend)
+    if precision not in ("fp16", "fp32") or decoder not in ("full", "tiny"):
+        raise EngineUnavailable(
+            "musetalk", f"there is no {precision} {decoder} decoder", "--precision fp16|fp32, --decoder full|tiny."
+        )
+    source = Weights(None if seeded else models, seeded, reduced)
+    stages = {"unet": None, "tiny" if decoder == "tiny" else "decoder": None} if graph is None else _labelled(graph)
+    source.check()
+    from engines.musetalk.artefacts import Artefacts, Proven
+    from engines.musetalk.building import Bench
+    from engines.musetalk.verifying import Demand
+
+    folder = models / "musetalk" / "onnx" if graph is None else graph.parent
+    cache = plan_cache.PlanCache(plans or folder.parent / "plans")
+    demand = Demand(gate=gate, threads=os.cpu_count() or 1)
+    bench = Bench(Artefacts(folder), cache, source.networks, demand, lambda line: typer.echo(line, err=True))
+    found: list[dict[str, Any]] = []
+    for stage, given in stages.items():
+        kept = precision if given is None else given
+        proven = bench.proven(stage, kept) if graph is None else Proven(graph, plan_cache.graph_sha256(graph))
+        stored = bench.plan(proven, stage, kept, api, sizes)
+        found.append({**stored.manifest, "path": str(stored.path), "fresh": stored.fresh})
+    if as_json:
+        typer.echo(json.dumps({"plans": found} if graph is None else found[0], indent=2))
+        return
+    for plan in found:
+        word = "built" if plan["fresh"] else "found in the cache"
+        typer.echo(f"{plan['path']}: {word}, {plan['plan_bytes'] / 1e6:.0f} MB, batches of {buckets}")
+
+
+def _labelled(graph: Path) -> dict[str, str | None]:
+    """Stage and precision of a graph. Raises EngineUnavailable where `export` above did not make it."""
+    try:
+        from engines.musetalk.export import label_of
+    except ImportError as error:
+        raise _uninstalled(error) from error
     label = label_of(graph)
     if label.get("engine") != "musetalk":
         raise EngineUnavailable(
             "musetalk", f"{graph.name} was not made by `liveanchor engines export`", "Export it first."
         )
-    stage = label.get("stage", "")
-    contract, sizes = contract_of(stage), _sizes(buckets)
-    api = tensorrt_api.find(backend)
-    key = plan_key(stage, plan_cache.graph_sha256(graph), api, label.get("precision", ""), sizes)
-    cache = plan_cache.PlanCache(plans or graph.parent.parent / "plans")
-    profiles = tensorrt_build.profiles(contract, sizes)
-    stored = cache.ensure(key, lambda: tensorrt_build.build(api, graph, contract, profiles))
-    found: dict[str, Any] = {**stored.manifest, "path": str(stored.path), "fresh": stored.fresh}
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
-        return
-    word = "built" if stored.fresh else "found in the cache"
-    typer.echo(f"{stored.path}: {word}, {stored.manifest['plan_bytes'] / 1e6:.0f} MB, batches of {buckets}")
+    return {label.get("stage", ""): label.get("precision", "")}
+
+
+def _uninstalled(error: ImportError) -> EngineUnavailable:
+    return EngineUnavailable(
+        "musetalk", f"it needs {error.name}", "Install the extra: pip install 'liveanchor[musetalk]'."
+    )
 
 
 def _sizes(buckets: str) -> tuple[int, ...]:

@@ -12,9 +12,10 @@ torch = pytest.importorskip("torch", reason="MuseTalk needs the [musetalk] extra
 pytest.importorskip("onnxruntime", reason="graphs need the [musetalk] extra")
 
 from engines import catalog  # noqa: E402
-from engines.backends import tensorrt_api  # noqa: E402
-from engines.backends.plan_cache import graph_sha256  # noqa: E402
+from engines.backends import tensorrt_api, tensorrt_chain  # noqa: E402
+from engines.backends.plan_cache import PlanCache, graph_sha256  # noqa: E402
 from engines.backends.tensorrt_api import TensorRt  # noqa: E402
+from engines.backends.torch_chain import TorchChain  # noqa: E402
 from engines.errors import EngineUnavailable  # noqa: E402
 from engines.musetalk import artefacts, own_plans  # noqa: E402
 from engines.musetalk.artefacts import Artefacts, plan_key  # noqa: E402
@@ -33,8 +34,8 @@ def proven(tmp_path):
     folder = Artefacts(tmp_path / "graphs")
     folder.folder.mkdir()
     for stage in ("unet", "decoder"):
-        folder.path(stage, "fp32").write_bytes(f"graph of {stage}".encode())
-        folder.pass_(stage, "fp32", {"passed": True})
+        folder.path(stage, "fp16").write_bytes(f"graph of {stage}".encode())
+        folder.pass_(stage, "fp16", {"passed": True})
     return folder
 
 
@@ -45,15 +46,52 @@ def test_a_graph_of_gigabytes_is_read_once_to_find_its_plan(proven, tmp_path, mo
     options = MADE_UP | {"backend": "tensorrt-rtx", "artefacts": str(proven.folder), "buckets": [2, 1]}
     with pytest.raises(EngineUnavailable, match="no plan of unet") as raised:
         catalog.serving("musetalk", tmp_path, options)
-    assert read == ["unet.fp32.onnx"]
+    assert read == ["unet.fp16.onnx"]
     plans = tmp_path / "musetalk" / "plans"
     assert f"--backend tensorrt-rtx --buckets 1,2 --plans {plans}" in raised.value.remedy, "or it is looked for in vain"
 
 
 def test_a_plans_key_is_the_graph_that_was_proven(proven):
-    graph = proven.verified("unet", "fp32")
-    assert graph.sha256 == json.loads(proven.word("unet", "fp32").read_text())["onnx_sha256"]
-    assert plan_key("unet", graph.sha256, RTX, "fp32", (1, 2)).onnx_sha256 == graph_sha256(graph.path)
+    graph = proven.verified("unet", "fp16")
+    assert graph.sha256 == json.loads(proven.word("unet", "fp16").read_text())["onnx_sha256"]
+    assert plan_key("unet", graph.sha256, RTX, "fp16", (1, 2)).onnx_sha256 == graph_sha256(graph.path)
+
+
+class StandIn:
+    """In place of a chain of plans, which only a GPU loads."""
+
+    def __init__(self, api, plans, buckets):
+        self.plans, self.buckets = plans, buckets
+
+    def close(self):
+        pass
+
+
+def test_plans_that_were_built_are_used_without_a_word_in_the_config(proven, tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorrt_api, "find", lambda backend: RTX)
+    monkeypatch.setattr(tensorrt_chain, "TensorRtChain", StandIn)
+    cache = PlanCache(tmp_path / "musetalk" / "plans")
+    options = MADE_UP | {"artefacts": str(proven.folder), "buckets": [1, 2], "device": "meta"}
+
+    def opened():
+        made = catalog.serving("musetalk", tmp_path, options)
+        made.close()
+        return made._parts.chain
+
+    for stage in ("unet", "decoder"):
+        assert isinstance(opened(), TorchChain), "plans of both stages or none"
+        key = plan_key(stage, proven.verified(stage, "fp16").sha256, RTX, "fp16", (1, 2))
+        cache.ensure(key, lambda: b"plan")
+    chain = opened()
+    assert isinstance(chain, StandIn)
+    assert [plan.contract.stage for plan in chain.plans] == ["unet", "decoder"]
+
+
+def test_on_a_cpu_plans_are_left_alone(tmp_path):
+    (tmp_path / "musetalk" / "plans").mkdir(parents=True)
+    made = catalog.serving("musetalk", tmp_path, MADE_UP | {"buckets": [1]})
+    assert isinstance(made._parts.chain, TorchChain)
+    made.close()
 
 
 @pytest.mark.parametrize("buckets", [[], [0, 1], [1, 33], ["1"], 4, [1, True]])
@@ -94,7 +132,9 @@ def test_plans_built_elsewhere_are_not_passed_over_by_another_backend(tmp_path):
     path = tmp_path / "decoder.engine"
     path.write_bytes(b"plan")
     with pytest.raises(EngineUnavailable, match="own_plans are not for torch"):
-        catalog.serving("musetalk", tmp_path, MADE_UP | {"own_plans": {"decoder": {"path": str(path)}}})
+        catalog.serving(
+            "musetalk", tmp_path, MADE_UP | {"backend": "torch", "own_plans": {"decoder": {"path": str(path)}}}
+        )
 
 
 def test_the_official_unet_gets_its_sound_with_positions():
