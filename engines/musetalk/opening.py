@@ -48,8 +48,9 @@ def open_engine(
 
     backend: auto takes plans that `engines build` made for a GPU, torch where there are none.
     precision: fp16 on a GPU and in plans, fp32 on a CPU unless said otherwise.
-    More options: `seeded` and `reduced` (made-up weights, small ones), `decoder` (full or tiny), `short_audio`, `buckets`, `artefacts` (folder of exported graphs),
-    `plans` (folder of the plan cache), `own_plans` (plans built elsewhere, see own_plans.OwnPlan).
+    More options: `seeded` and `reduced` (made-up weights, small ones), `decoder` (full or tiny), `short_audio`,
+    `buckets`, `artefacts` (folder of exported graphs), `plans` (folder of the plan cache), `own_plans` (plans built
+    elsewhere, see own_plans.OwnPlan).
     Raises EngineUnavailable, EngineContract.
     """
     options = Options(models, more)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +22,7 @@ from engines.errors import EngineUnavailable  # noqa: E402
 from engines.musetalk import artefacts, own_plans  # noqa: E402
 from engines.musetalk.artefacts import Artefacts, plan_key  # noqa: E402
 from engines.musetalk.features import FeatureExtractor  # noqa: E402
+from engines.musetalk.opening import BACKENDS, Options  # noqa: E402
 from engines.musetalk.windows import WINDOW_SAMPLES, positions  # noqa: E402
 
 pytestmark = pytest.mark.unit
@@ -151,3 +154,14 @@ def test_the_official_unet_gets_its_sound_with_positions():
     assert np.array_equal(plain, np.ones((2, 50, 384), np.float32))
     assert np.allclose(positioned, 1.0 + positions(), atol=1e-6)
     assert positioned.dtype == np.float32
+
+
+def test_the_config_in_the_documents_is_one_that_is_understood(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "musetalk.md").read_text("utf-8")
+    (tmp_path / "unet_b32_fp16.engine").write_bytes(b"plan")
+    options = tomllib.loads(page.split("```toml\n")[1].split("```")[0])["engine_options"]
+    options["own_plans"]["unet"]["path"] = str(tmp_path / options["own_plans"]["unet"]["path"])
+    assert options["backend"] in BACKENDS
+    known = Options(tmp_path, {name: value for name, value in options.items() if name not in ("backend", "precision")})
+    assert known.buckets == (1, 2, 4, 8, 16, 32)
+    assert not known.own["unet"].positions_inside
