@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,7 @@ class TorchChain:
         self._flow = Flow(tuple(contract for contract, _ in stages))
         self._stages = [(contract, network.eval().to(self._device, dtype)) for contract, network in stages]
         self._recordings: dict[int, _Recording] = {}
+        self._pool: Any = None
 
     def upload(self, rows: Array) -> Resident:
         return TorchRows(torch.from_numpy(rows.copy()).to(self._device, self._dtype))
@@ -104,7 +105,10 @@ class TorchChain:
                 self._forward(inputs)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Recordings share what they need while they run: one runs at a time, its outputs are its own. Other threads may
+        # allocate meanwhile, such as one that prepares an avatar: only this thread's own calls would spoil a recording.
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             outputs = self._forward(inputs)
         return _Recording(inputs, outputs, graph)
 
