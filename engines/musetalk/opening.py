@@ -65,6 +65,8 @@ def open_engine(
     planned = _planned(backend, options, device, precision)
     # Plans and graphs have the UNet's weights: only torch needs them again.
     by_torch = planned is None and backend != "onnx"
+    if by_torch and device == "cpu":
+        options.buckets = options.buckets_or((1,))
     nets = options.networks(PARTS if by_torch else PARTS - {"unet"})
     if device != "cpu":
         nets.whisper.to(_DTYPES[precision])
@@ -103,10 +105,14 @@ class Options:
         self.artefacts = Artefacts(Path(given.get("artefacts", models / NAME / "onnx")))
         self.plans = PlanCache(Path(given.get("plans", models / NAME / "plans")))
         self.own = own_plans.read(given.get("own_plans", {}))
-        self.buckets = _buckets(given.get("buckets", BUCKETS))
+        self.buckets = self.buckets_or(BUCKETS)
 
     def get(self, name: str, default: Any) -> Any:
         return self._given.get(name, default)
+
+    def buckets_or(self, usual: tuple[int, ...]) -> tuple[int, ...]:
+        """The batch sizes asked for. Large ones gain a CPU nothing and cost it minutes to warm up: there it is one."""
+        return _buckets(self._given.get("buckets", usual))
 
     @property
     def graphs(self) -> tuple[str, ...]:
