@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 ROWS = (
     r"a rehearsal on a CPU", r"unet against the CPU in fp32: max ", r"decoder against the CPU in fp32: max ",
     r"CUDA graph, batch of \d: replayed twice the same bytes", r"batch  UNet alone  of the 350 claimed",
-    r"(?m)^ +2 +\d+ +\d+ % +\d+$", r"sound features padded to 30 s", r"sound features of 1\.7 s",
+    r"(?m)^ +2 +\d+ +\d+ % +\d+ \.?$", r"sound features padded to 30 s", r"sound features of 1\.7 s",
     r"blending at 512 px", r"end to end, sound to blended I420 picture, batches of 2: \d+ frames a second",
     r"tensorrt-rtx: not run: ", r"tensorrt: not run: ",
 )  # fmt: skip

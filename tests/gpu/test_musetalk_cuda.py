@@ -53,7 +53,7 @@ def say(capsys):
 
     def say(line):
         with capsys.disabled():
-            print(f"\n{line}", end="", flush=True)
+            print(f"\n{line} ", end="", flush=True)
 
     return say
 
