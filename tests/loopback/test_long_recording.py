@@ -32,6 +32,8 @@ PERIOD = 53 * CHUNK_SAMPLES
 VOWEL = 1800
 """First sample of the vowel in a burst: where it starts with full voice."""
 TOLERANCE_S = 0.040
+HELD_SHARE = 0.01
+"""Of the clicks; a mouth that came too late is held and flashes a frame or two behind its sound, and only it."""
 
 pytestmark = [
     pytest.mark.long,
@@ -143,7 +145,11 @@ def test_minutes_on_file_are_exact_and_in_step(avatars_dir, tmp_path, kill):
     print(f"{len(heard)} clicks: flash {apart_ms.min():.0f} to {apart_ms.max():.0f} ms after the click;", end=" ")
     print(f"median of the first ten {np.median(apart_ms[:10]):.0f}, of the last {np.median(apart_ms[-10:]):.0f}")
     assert len(heard) >= 0.97 * whole_s * SOUND_HZ / PERIOD - 1
-    assert np.abs(apart_s).max() <= TOLERANCE_S
+    beyond = np.abs(apart_s) > TOLERANCE_S
+    print(f"{beyond.sum()} of {len(heard)} beyond {1000 * TOLERANCE_S:.0f} ms")
+    assert beyond.mean() <= HELD_SHARE
+    assert np.abs(apart_s).max() <= 3 * TOLERANCE_S
+    assert abs(np.median(apart_s[:10]) - np.median(apart_s[-10:])) <= 0.005
     if kill:
         assert wall_s - 2.0 <= whole_s <= wall_s + TOLERANCE_S
     else:
