@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class AvatarError(Exception):
     """Root of everything that can be wrong with an avatar."""
@@ -36,6 +38,16 @@ class AvatarIdInvalid(PacketInvalid):
 
     def __init__(self, avatar_id: str) -> None:
         super().__init__("avatar id", "1 to 64 of a-z 0-9 _ -, starting with a letter or digit", repr(avatar_id[:80]))
+
+
+class AvatarIdReserved(AvatarIdInvalid):
+    """The id is an address of the server itself: an avatar of that name could not be reached."""
+
+    def __init__(self, avatar_id: str, reserved: Iterable[str]) -> None:
+        PacketInvalid.__init__(self, "avatar id", f"another name than {', '.join(sorted(reserved))}", repr(avatar_id))
+
+    def __str__(self) -> str:
+        return f"an avatar cannot be named {self.found}, which is an address of the server: {self.expected}, please"
 
 
 class PacketVersion(AvatarError):

@@ -15,7 +15,7 @@ import numpy as np
 
 from avatars import folder
 from avatars.bundled import FIRST, BundledPortrait, bundled_portrait, bundled_portraits
-from avatars.errors import AvatarError, AvatarIdInvalid, PacketMissing, PacketUnwritable
+from avatars.errors import AvatarError, AvatarIdInvalid, AvatarIdReserved, PacketMissing, PacketUnwritable
 from avatars.packet import AvatarPacket
 from avatars.picture import load_picture
 from avatars.reader import Inspected, open_packet, read_info
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 THUMBNAIL_PX = 256
 _TITLE_CHARACTERS = 80
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+RESERVED_IDS = frozenset({"clear", "jobs"})
+"""What else the server answers beside /api/avatars/{id}; a test reads it off the router."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,13 @@ def check_id(avatar_id: str) -> str:
     """The id itself, or AvatarIdInvalid: ids name folders, so nothing else gets near a path."""
     if not _ID.fullmatch(avatar_id):
         raise AvatarIdInvalid(avatar_id)
+    return avatar_id
+
+
+def check_new_id(avatar_id: str) -> str:
+    """As `check_id`; raises AvatarIdReserved too. An avatar that has such a name already can be opened and removed."""
+    if check_id(avatar_id) in RESERVED_IDS:
+        raise AvatarIdReserved(avatar_id, RESERVED_IDS)
     return avatar_id
 
 
@@ -129,9 +138,12 @@ class AvatarStore:
 
     @contextmanager
     def replacing(self, avatar_id: str) -> Iterator[Path]:
-        """A folder to fill, which takes the packet's place at the end of the block. Raises PacketUnwritable."""
+        """A folder to fill, which takes the packet's place at the end of the block.
+
+        Raises PacketUnwritable, AvatarIdInvalid.
+        """
         try:
-            with folder.replacing(self.root, check_id(avatar_id)) as path:
+            with folder.replacing(self.root, check_new_id(avatar_id)) as path:
                 yield path
         except OSError as error:
             raise PacketUnwritable(avatar_id, error.strerror or str(error)) from error

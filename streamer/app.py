@@ -36,6 +36,7 @@ from streamer.http import openapi
 from streamer.http.access import access
 from streamer.http.avatars import AvatarRoutes
 from streamer.http.conversation import ConversationRoutes
+from streamer.http.door import OfferDoor
 from streamer.http.errors import problems
 from streamer.http.films import FilmRoutes, FilmStudio
 from streamer.http.making import MakingRoutes
@@ -149,13 +150,14 @@ class Server:
         MakingRoutes(self.making, self.store, self.pool, self.avatar_executor, upload_bytes).add_to(app)
         studio = FilmStudio(self.pool, self._make_engine, config, self.clock)
         FilmRoutes(studio, self.film_executor, config).add_to(app)
-        SessionRoutes(self.registry, config, self.metrics, self.clock).add_to(app)
+        door = OfferDoor(config.limits, self.metrics, self.clock)
+        SessionRoutes(self.registry, config, door).add_to(app)
         SpeechRoutes(self.registry, config, self.speech_executor).add_to(app)
         ConversationRoutes(self.registry).add_to(app)
-        WhepRoutes(self.station, config, self.metrics).add_to(app)
-        WhipRoutes(self.registry, self.rooms, config, self.metrics).add_to(app)
+        WhepRoutes(self.station, config, door).add_to(app)
+        WhipRoutes(self.registry, self.rooms, config, door).add_to(app)
         RecordingRoutes(self.recordings, self.station, self.registry).add_to(app)
-        RoomRoutes(self.rooms, config, self.speech_executor, self.clock).add_to(app)
+        RoomRoutes(self.rooms, config, door, self.speech_executor, self.clock).add_to(app)
         return app
 
     async def run(self, announcements: Announcements, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:

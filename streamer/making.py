@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from avatars.errors import AvatarError
 from avatars.precompile import Makers
-from avatars.store import AvatarStore, check_id
+from avatars.store import AvatarStore, check_new_id
 from avatars.workshop import Workshop
 from streamer.channel import Channel, WhenFull
 from streamer.errors import MakingFull
@@ -81,7 +81,7 @@ class Making:
 
     def submit(self, avatar_id: str, source: Path, notify: str | None = None) -> MakingJob:
         """Put an uploaded file in line. Raises AvatarIdInvalid, MakingFull."""
-        job = MakingJob(secrets.token_hex(8), check_id(avatar_id), source, notify)
+        job = MakingJob(secrets.token_hex(8), check_new_id(avatar_id), source, notify)
         if not self._line.put_nowait(job):
             raise MakingFull(WAITING_JOBS)
         self.forget(avatar_id)

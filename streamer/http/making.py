@@ -11,7 +11,7 @@ from aiohttp import web
 
 from avatars.errors import PacketMissing, PacketUnwritable
 from avatars.pool import AvatarPool
-from avatars.store import AvatarStore, check_id
+from avatars.store import AvatarStore, check_new_id
 from streamer.http.body import json_answer
 from streamer.http.wire import MakingView
 from streamer.making import Making, MakingJob
@@ -39,7 +39,7 @@ class MakingRoutes:
 
     async def upload(self, request: web.Request) -> web.Response:
         """A picture or clip as the body, `?avatar=ID` the name it gets; `?notify=URL` is called when it is made."""
-        avatar_id = check_id(request.query.get("avatar", ""))
+        avatar_id = check_new_id(request.query.get("avatar", ""))
         notify = request.query.get("notify")
         if notify is not None:
             check_url(notify)

@@ -15,6 +15,7 @@ from streamer.config import Config
 from streamer.errors import ConfigError, FloorError
 from streamer.http import resource
 from streamer.http.body import WRITE_WITHIN_S, json_answer, read_body
+from streamer.http.door import OfferDoor
 from streamer.http.wire import FloorChange, LayoutChange, RoomView, SeatView
 from streamer.media import S16
 from streamer.roundtable.description import RoomDescription, check_room
@@ -41,10 +42,11 @@ ACTIONS: dict[str, Callable[[Room, str], None]] = {
 class RoomRoutes:
     """Handlers under /api/rooms."""
 
-    def __init__(self, rooms: Rooms, config: Config, executor: Executor, clock: Clock) -> None:
+    def __init__(self, rooms: Rooms, config: Config, door: OfferDoor, executor: Executor, clock: Clock) -> None:
         """`executor`: where pushed sound is decoded."""
         self._rooms = rooms
         self._config = config
+        self._door = door
         self._executor = executor
         self._clock = clock
         self._voices = Voices(config.piper_folder)
@@ -151,9 +153,10 @@ class RoomRoutes:
 
     async def join(self, request: web.Request) -> web.Response:
         """A participant's SDP offer in, the answer out."""
-        room, seat = self._room(request), request.match_info["seat"]
-        sdp = await resource.read_text(request, self._config, resource.SDP)
-        contributor, answer = await self._rooms.join(room, seat, sdp, local=resource.is_local(request.remote))
+        with self._door.offer(request):
+            room, seat = self._room(request), request.match_info["seat"]
+            sdp = await resource.read_text(request, self._config, resource.SDP)
+            contributor, answer = await self._rooms.join(room, seat, sdp, local=resource.is_local(request.remote))
         location = f"/api/rooms/{room.name}/seats/{seat}/join/{contributor.id}"
         return resource.created(answer, location, contributor.etag, self._config)
 

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 from aiohttp import web
 
-from streamer.admission import OfferGate
-from streamer.clock import Clock
 from streamer.config import CANVAS_SIZES_PX, Config
-from streamer.errors import SignalingError, TooManyOffers
+from streamer.errors import SignalingError
 from streamer.http.body import json_answer, read_body
+from streamer.http.door import OfferDoor
 from streamer.http.resource import is_local
 from streamer.http.wire import SdpOffer, SessionView
 from streamer.media import Source
 from streamer.registry import Offer, Registry
 from streamer.session import Session
-from streamer.telemetry.metrics import Metrics
 
 
 class SessionRoutes:
     """Handlers under /api/sessions."""
 
-    def __init__(self, registry: Registry, config: Config, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, registry: Registry, config: Config, door: OfferDoor) -> None:
         self._registry = registry
         self._config = config
-        self._metrics = metrics
-        self._clock = clock
-        self._gate = OfferGate(config.limits.offers_per_s, config.limits.offers_burst)
+        self._door = door
 
     def add_to(self, app: web.Application) -> None:
         router = app.router
@@ -43,8 +37,7 @@ class SessionRoutes:
         as_json = request.content_type == "application/json"
         if not as_json and request.content_type != "application/sdp":
             raise SignalingError("send the offer as application/sdp or as JSON {sdp, type}", 415)
-        with self._metrics.counting_rejections():
-            self._admit(request)
+        with self._door.offer(request):
             offer = self._offer(request, await self._sdp(request, as_json=as_json))
             session, answer, hit = await self._registry.open(offer)
         headers = {"Location": f"/api/sessions/{session.id}", "X-Cache-Hit": str(hit)}
@@ -53,12 +46,6 @@ class SessionRoutes:
                 {"sdp": answer, "type": "answer", "session": session.id}, status=201, headers=headers
             )
         return web.Response(status=201, text=answer, content_type="application/sdp", headers=headers)
-
-    def _admit(self, request: web.Request) -> None:
-        """Before the body is read: a flood costs as little as it can."""
-        wait_s = self._gate.wait_s(request.remote or "", self._clock.now_ns())
-        if wait_s is not None:
-            raise TooManyOffers(math.ceil(wait_s))
 
     async def trickle(self, request: web.Request) -> web.Response:
         """RFC 8840 fragment of candidates."""

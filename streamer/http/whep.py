@@ -9,17 +9,17 @@ from streamer.broadcast.station import Station
 from streamer.config import Config
 from streamer.http import resource
 from streamer.http.body import json_answer
+from streamer.http.door import OfferDoor
 from streamer.http.wire import FeedView
-from streamer.telemetry.metrics import Metrics
 
 
 class WhepRoutes:
     """Handlers under /whep and /api/feeds."""
 
-    def __init__(self, station: Station, config: Config, metrics: Metrics) -> None:
+    def __init__(self, station: Station, config: Config, door: OfferDoor) -> None:
         self._station = station
         self._config = config
-        self._metrics = metrics
+        self._door = door
 
     def add_to(self, app: web.Application) -> None:
         router = app.router
@@ -35,7 +35,7 @@ class WhepRoutes:
 
     async def watch(self, request: web.Request) -> web.Response:
         """A viewer's SDP offer in, the answer out."""
-        with self._metrics.counting_rejections():
+        with self._door.offer(request):
             text = await resource.read_text(request, self._config, resource.SDP)
             local = resource.is_local(request.remote)
             viewing, answer = await self._station.watch(request.match_info["feed"], text, remote_is_local=local)

@@ -12,23 +12,23 @@ from aiohttp import web
 from streamer.config import CANVAS_SIZES_PX, Config
 from streamer.errors import SessionNotFound, SignalingError
 from streamer.http import resource
+from streamer.http.door import OfferDoor
 from streamer.media import Source
 from streamer.registry import Offer, Registry
 from streamer.roundtable.contributor import Contributor
 from streamer.roundtable.rooms import Rooms
 from streamer.rtc.offer import read_offer
 from streamer.session import Session
-from streamer.telemetry.metrics import Metrics
 
 
 class WhipRoutes:
     """Handlers under /whip."""
 
-    def __init__(self, registry: Registry, rooms: Rooms, config: Config, metrics: Metrics) -> None:
+    def __init__(self, registry: Registry, rooms: Rooms, config: Config, door: OfferDoor) -> None:
         self._registry = registry
         self._rooms = rooms
         self._config = config
-        self._metrics = metrics
+        self._door = door
 
     def add_to(self, app: web.Application) -> None:
         router = app.router
@@ -41,7 +41,7 @@ class WhipRoutes:
     async def publish(self, request: web.Request) -> web.Response:
         """A publisher's SDP offer in, the answer out. `?avatar=ID&canvas=PX` say who speaks on the feed."""
         feed = request.match_info["feed"]
-        with self._metrics.counting_rejections():
+        with self._door.offer(request):
             sdp = await resource.read_text(request, self._config, resource.SDP)
             local = resource.is_local(request.remote)
             check_voice(sdp, local=local)

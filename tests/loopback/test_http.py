@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from avatars.store import RESERVED_IDS
 from streamer.app import Server
 from streamer.bench.served import served_here
 from streamer.config import Config, check
@@ -156,6 +157,18 @@ async def test_every_described_call_exists_and_every_route_is_described(served):
                 assert not (response.status == 404 and response.content_type != "application/problem+json")
 
 
+async def test_no_name_a_user_may_give_is_an_address_of_the_server(store):
+    async for _, server in _serve(Config(port=0, avatars=store)):
+        routes = [resource.canonical.split("/") for resource in server.application().router.resources()]
+    taken: dict[str, set[str]] = {"{avatar}": set(), "{feed}": set(), "{room}": set(), "{seat}": set()}
+    for route in routes:
+        for place, part in enumerate(route):
+            if part in taken:
+                beside = [other[place] for other in routes if len(other) > place and other[:place] == route[:place]]
+                taken[part] |= {name for name in beside if not name.startswith("{")}
+    assert taken == {"{avatar}": RESERVED_IDS, "{feed}": set(), "{room}": set(), "{seat}": set()}
+
+
 async def test_full_server_says_when_to_come_back(store):
     async for url, server in _serve(Config(port=0, avatars=store)):
         server.registry._opening = server.registry.limit
@@ -227,6 +240,8 @@ async def test_upload_without_a_face_fails_with_advice_and_leaves_no_avatar(serv
     [
         ("avatar=../x", "image/png", b"x", 400),
         ("", "image/png", b"x", 400),
+        ("avatar=jobs", "image/png", b"x", 400),
+        ("avatar=clear", "image/png", b"x", 400),
         ("avatar=a", "text/html", b"x", 415),
         ("avatar=a", "image/png", b"", 400),
         ("avatar=a&notify=http://127.0.0.1/x", "image/png", b"x", 400),

@@ -13,7 +13,7 @@ import pytest_asyncio
 from streamer.app import Server
 from streamer.bench.served import served_here
 from streamer.clock import MonotonicClock
-from streamer.config import Config, check
+from streamer.config import Config, LimitsConfig, check
 from streamer.errors import ConfigError
 from streamer.pcm import wav_of
 from streamer.roundtable.opening import open_file
@@ -128,6 +128,24 @@ async def test_moderated_seat_speaks_once_it_has_been_given_the_floor(house, ope
     while len(heard) < 8:
         await room.tick()
     assert (await put(http, "seats/ada/mute"))["heard"] is False
+
+
+async def test_flood_of_joins_is_told_to_wait_and_so_is_what_else_that_address_offers(avatars_dir):
+    limits = LimitsConfig(offers_per_s=0.1, offers_burst=2)
+    server = Server(check(Config(port=0, avatars=str(avatars_dir), canvas_px=256, limits=limits)))
+    headers = {"Content-Type": "application/sdp"}
+    async with served_here(server) as url, aiohttp.ClientSession(base_url=url) as http:
+        body = {"seats": [seat("ada", "mic")], "width": 320, "height": 256}
+        async with http.post("/api/rooms?room=desk", json=body) as response:
+            assert response.status == 201
+        join = "/api/rooms/desk/seats/ada/join"
+        for path, status in (
+            (join, 400), (join, 400), (join, 429), ("/whep/desk", 429), ("/whip/air", 429),
+            ("/api/sessions?avatar=ruby", 429), ("/api/rooms/desk/seats/ada/hand", 200),
+        ):  # fmt: skip
+            async with http.post(path, data="nonsense", headers=headers) as response:
+                assert response.status == status, path
+                assert ("Retry-After" in response.headers) == (status == 429)
 
 
 @pytest.mark.long

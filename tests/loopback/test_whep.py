@@ -29,7 +29,8 @@ async def house(avatars_dir):
     """A server with a session that may be watched as `desk`."""
     config = Config(
         port=0, avatars=str(avatars_dir), allowed_origins=(ORIGIN,), canvas_px=256,
-        ice=IceConfig((IceServerConfig(("stun:127.0.0.1:9",)), TURN)), limits=LimitsConfig(viewers=6),
+        ice=IceConfig((IceServerConfig(("stun:127.0.0.1:9",)), TURN)),
+        limits=LimitsConfig(viewers=6, offers_burst=1000),
         broadcast=BroadcastConfig(require_if_match=True),
     )  # fmt: skip
     server = Server(check(config))
@@ -177,6 +178,35 @@ async def test_viewers_beyond_the_limit_are_told_when_to_come_back(house, watch)
     for location in filter(None, locations):
         async with http.delete(location):
             pass
+
+
+async def test_flood_of_viewers_is_told_to_wait_and_those_who_watch_notice_nothing(avatars_dir):
+    limits = LimitsConfig(offers_per_s=0.1, offers_burst=4)
+    server = Server(check(Config(port=0, avatars=str(avatars_dir), canvas_px=256, limits=limits)))
+    watcher, owner = Watcher(MonotonicClock()), Visitor(Visit(), MonotonicClock())
+    async with (
+        served_here(server) as url, aiohttp.ClientSession(base_url=url) as http, asyncio.TaskGroup() as group
+    ):  # fmt: skip
+        await owner.connect(over_http(http, "/api/sessions?avatar=ruby&source=none&feed=desk"))
+        running = group.create_task(owner.run())
+        await owner.ready.wait()
+        await server.station.get("desk").begun.wait()
+        await watcher.connect(http, "/whep/desk")
+        await watcher.seen.wait()
+        sdp, statuses = await offer(), []
+        for _ in range(8):
+            async with http.post("/whep/desk", data=sdp, headers=SDP) as response:
+                statuses.append(response.status)
+                if response.status == 429:
+                    assert int(response.headers["Retry-After"]) >= 1
+        assert statuses == [201] * 2 + [429] * 6
+        seen = len(watcher.arrivals_ns)
+        while len(watcher.arrivals_ns) < seen + 25:
+            watcher.noticed.clear()
+            await watcher.noticed.wait()
+        running.cancel()
+    await owner.close()
+    await watcher.close()
 
 
 async def test_feed_without_a_picture_yet_is_a_conflict_with_a_time_to_come_back(house):

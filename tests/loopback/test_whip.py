@@ -32,7 +32,7 @@ FRAGMENT = {"Content-Type": "application/trickle-ice-sdpfrag"}
 async def house(avatars_dir):
     config = Config(
         port=0, token=TOKEN, avatars=str(avatars_dir), canvas_px=256,
-        ice=IceConfig((IceServerConfig(("stun:127.0.0.1:9",)),)), limits=LimitsConfig(sessions=2),
+        ice=IceConfig((IceServerConfig(("stun:127.0.0.1:9",)),)), limits=LimitsConfig(sessions=2, offers_burst=1000),
         broadcast=BroadcastConfig(require_if_match=True),
     )  # fmt: skip
     server = Server(check(config))
@@ -169,6 +169,24 @@ async def test_4_5_full_server_is_503_with_retry_after(house, published):
             assert int(response.headers["Retry-After"]) > 0
         async with http.delete(second.headers["Location"]):
             pass
+
+
+async def test_flood_of_publications_is_told_to_wait_and_other_calls_are_not(avatars_dir):
+    limits = LimitsConfig(offers_per_s=0.1, offers_burst=3)
+    server = Server(check(Config(port=0, avatars=str(avatars_dir), canvas_px=256, limits=limits)))
+    async with served_here(server) as url, aiohttp.ClientSession(base_url=url) as http:
+        statuses = []
+        for _ in range(6):
+            async with http.post("/whip/air?avatar=ruby", data="nonsense", headers=SDP) as response:
+                statuses.append(response.status)
+                if response.status == 429:
+                    assert 1 <= int(response.headers["Retry-After"]) <= 10
+        assert statuses == [400] * 3 + [429] * 3
+        for method, path, status in (("OPTIONS", "/whip/air", 200), ("DELETE", "/whip/air/00", 404)):
+            async with http.request(method, path) as response:
+                assert response.status == status
+        async with http.get("/metrics") as response:
+            assert 'avatar_offers_rejected_total{reason="TooManyOffers"} 3.0' in await response.text()
 
 
 async def test_4_6_ice_servers_come_as_links_with_answer_and_options(house, published):

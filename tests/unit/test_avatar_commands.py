@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from avatars.bundled import bundled_portraits
-from avatars.errors import PacketMissing
+from avatars.errors import AvatarIdReserved, PacketMissing
 from avatars.store import AvatarStore
 from engines.errors import EngineUnavailable
 from streamer.cli import app
@@ -80,6 +80,17 @@ def test_a_name_nobody_has_and_two_of_one_name_are_refused(tmp_path):
         Image.fromarray(np.zeros((300, 300, 3), np.uint8)).save(tmp_path / f"a.{suffix}")
     with pytest.raises(ConfigError, match="another source is called a too"):
         call("precompile", tmp_path, "--avatars", tmp_path / "out")
+
+
+def test_name_that_is_an_address_of_the_server_is_refused_when_made_and_brought_in(made, tmp_path):
+    folder, _ = made
+    shutil.copy(bundled_portraits()[0].path, tmp_path / "Jobs.webp")
+    run = call("precompile", tmp_path / "Jobs.webp", "--avatars", tmp_path / "out")
+    assert run.exit_code == 3
+    assert "cannot be named 'jobs'" in " ".join(run.stdout.split())
+    with pytest.raises(AvatarIdReserved, match="another name than clear, jobs"):
+        call("avatars", "import", folder / "ruby", "--id", "jobs", "--avatars", tmp_path / "out")
+    assert AvatarStore(tmp_path / "out").ids() == []
 
 
 def test_an_engine_without_its_weights_says_what_to_install(tmp_path):
