@@ -75,6 +75,18 @@ class Living(Protocol):
         ...
 
 
+class Mark(Protocol):
+    """Something that lies over every frame, mouth and all, such as a badge."""
+
+    def rect(self, size_px: tuple[int, int]) -> Box:
+        """x1, y1, x2, y2 in a frame of (width, height), pixels, even."""
+        ...
+
+    def lay(self, planes: Planes) -> None:
+        """Over the planes of a frame, in place, inside `rect`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spot:
     """Where the patch of one frame shows on the canvas, and what of the anchor shows through it."""
@@ -93,10 +105,16 @@ class _Spot:
 class Canvas:
     """Read-only I420 frames of one packet, and blending into copies of them. Threads and sessions may share it."""
 
-    def __init__(self, packet: AvatarPacket, max_side_px: int, life: Living | None = None) -> None:
-        """Fit the packet inside `max_side_px`: never enlarged, sides even (an odd last row or column is cut)."""
+    def __init__(
+        self, packet: AvatarPacket, max_side_px: int, life: Living | None = None, mark: Mark | None = None
+    ) -> None:
+        """Fit the packet inside `max_side_px`: never enlarged, sides even (an odd last row or column is cut).
+
+        `mark` is laid into the anchor frames once; patches and overlays leave its place alone.
+        """
         self._packet = packet
         self._life = life
+        self._mark = mark
         width, height = packet.size_px
         shrinking = min(1.0, max_side_px / max(width, height))
         self._shrinks = shrinking < 1.0
@@ -129,7 +147,7 @@ class Canvas:
     def _plain(self, key: int) -> U8:
         """An anchor frame as the packet has it."""
         ready = self._packet.anchors
-        if ready is not None and not self._shrinks:
+        if ready is not None and not self._shrinks and self._mark is None:
             whole: U8 = ready.planes[key]
             return whole
         return self._anchors.get(key, lambda: self._convert(key))
@@ -169,10 +187,23 @@ class Canvas:
     def _convert(self, key: int) -> U8:
         ready = self._packet.anchors
         if ready is not None:
-            return _published(shrink_i420(ready.planes[key], self.size_px))
-        width, height = even_size(*self._packet.size_px)
-        rgb: U8 = np.asarray(cv2.merge(list(self._packet.frames[key])), dtype=np.uint8)[:height, :width]
-        return _published(rgb_to_i420(shrink(rgb, self.size_px) if self._shrinks else rgb))
+            planes = shrink_i420(ready.planes[key], self.size_px) if self._shrinks else ready.planes[key].copy()
+        else:
+            width, height = even_size(*self._packet.size_px)
+            rgb: U8 = np.asarray(cv2.merge(list(self._packet.frames[key])), dtype=np.uint8)[:height, :width]
+            planes = rgb_to_i420(shrink(rgb, self.size_px) if self._shrinks else rgb)
+        if self._mark is not None:
+            self._mark.lay(split_planes(planes))
+        return _published(planes)
+
+    def _beside_mark(self, mask: U8, rect: Box) -> U8:
+        """A mask of `rect` that lets nothing show where the mark lies."""
+        taken = None if self._mark is None else intersect(rect, self._mark.rect(self.size_px))
+        if taken is None:
+            return mask
+        mask = mask.copy()
+        mask[taken[1] - rect[1] : taken[3] - rect[1], taken[0] - rect[0] : taken[2] - rect[0]] = 0
+        return mask
 
     def _spot(self, index: int) -> _Spot | None:
         key = self._order[index % len(self._order)]
@@ -189,7 +220,7 @@ class Canvas:
             landing = _shrunk(landing, even_size(*self._packet.size_px), self.size_px)
         if landing is None:
             return None
-        rect, luma = landing
+        rect, luma = landing.rect, self._beside_mark(landing.luma_mask, landing.rect)
         chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
         anchor = split_planes(self._plain(key))
         pairs = [
@@ -231,7 +262,7 @@ class Canvas:
         rect = intersect(even_outwards(outer), (0, 0, *self.size_px))
         if rect is None:
             return None
-        luma = _warp(mask_to_u8(overlay.mask), box, rect, cv2.BORDER_CONSTANT)
+        luma = self._beside_mark(_warp(mask_to_u8(overlay.mask), box, rect, cv2.BORDER_CONSTANT), rect)
         chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
         pixels = _warp(overlay.pixels, box, rect, cv2.BORDER_REPLICATE)
         return rect, rgb_to_planes(pixels), Planes(luma, chroma, chroma)

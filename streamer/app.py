@@ -32,6 +32,7 @@ from streamer.config import Config
 from streamer.draining import drain
 from streamer.errors import ConfigError, StreamerError
 from streamer.gallery import Gallery
+from streamer.graphics.badge import chosen
 from streamer.http import openapi
 from streamer.http.access import access
 from streamer.http.avatars import AvatarRoutes
@@ -49,6 +50,7 @@ from streamer.http.whep import WhepRoutes
 from streamer.http.whip import WhipRoutes
 from streamer.inference import Inference
 from streamer.making import Making, MakingJob
+from streamer.provenance import signer_of
 from streamer.registry import House, Registry
 from streamer.roundtable.opening import open_file
 from streamer.roundtable.rooms import Rooms, RoomsParts
@@ -93,6 +95,7 @@ class Server:
         self.inference = Inference(self.engine, self.clock)
         self.inference.on_batch = self.metrics.note_batch
         self.store = AvatarStore(config.avatars_dir)
+        self.signer = signer_of(config.c2pa.certificate, config.c2pa.key)
         self.pool = AvatarPool(self.store)
         self.workshop_executor = ThreadPoolExecutor(1, "workshop", give_way, (ERRANDS,))
         self.film_executor = ThreadPoolExecutor(1, "films", give_way, (ERRANDS,))
@@ -122,7 +125,7 @@ class Server:
 
         self.rooms = Rooms(RoomsParts(config, self.clock, self.codecs, ice, self.station, self.registry.new_session))
 
-        self.recordings = Recordings(config, ice, self.clock)
+        self.recordings = Recordings(config, ice, self.clock, self.signer)
 
     def _count_feeds(self) -> None:
         metrics, station = self.metrics, self.station
@@ -148,7 +151,7 @@ class Server:
         AvatarRoutes(self.gallery, self.casting, self.avatar_executor).add_to(app)
         upload_bytes = config.limits.upload_bytes
         MakingRoutes(self.making, self.store, self.pool, self.avatar_executor, upload_bytes).add_to(app)
-        studio = FilmStudio(self.pool, self._make_engine, config, self.clock)
+        studio = FilmStudio(self.pool, self._make_engine, config, self.clock, self.signer)
         FilmRoutes(studio, self.film_executor, config).add_to(app)
         door = OfferDoor(config.limits, self.metrics, self.clock)
         SessionRoutes(self.registry, config, door).add_to(app)
@@ -252,7 +255,7 @@ class Server:
         """Bring the first avatars on stage, so that the first visitor does not wait, and wait for the engine."""
         for view in self.gallery.list()[:3]:
             if view.state == "ready":
-                await self.casting.cast(view.id, self.config.canvas_px)
+                await self.casting.cast(view.id, self.config.canvas_px, chosen(self.config.badge, None))
         while not self.inference.ready:
             if not self.inference.alive:
                 raise StreamerError("the engine could not be warmed up; the log says why")

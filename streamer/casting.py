@@ -10,10 +10,11 @@ from collections import OrderedDict
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from avatars.canvas import Canvas, Living
+from avatars.canvas import Canvas, Living, Mark
 from avatars.packet import AvatarPacket
 from avatars.pool import AvatarPool
 from engines.contract import Face, LipSyncEngine, stage_of
+from streamer.graphics.badge import Badge
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,11 +26,16 @@ class Cast:
     canvas: Canvas
     canvas_px: int
     """The side that was asked for; the canvas is never larger."""
+    badge: Badge | None = None
+    """What lies over every picture."""
 
 
-def staged(face: Face, canvas_px: int) -> Canvas:
+def staged(face: Face, canvas_px: int, mark: Mark | None = None) -> Canvas:
     """The canvas of an avatar, with whatever life its face has."""
-    return Canvas(stage_of(face), canvas_px, face if isinstance(face, Living) else None)
+    return Canvas(stage_of(face), canvas_px, face if isinstance(face, Living) else None, mark)
+
+
+_Key = tuple[str, int, Badge | None]
 
 
 class Casting:
@@ -41,17 +47,17 @@ class Casting:
         self._executor = executor
         self._capacity = capacity
         self._faces: OrderedDict[str, Face] = OrderedDict()
-        self._canvases: OrderedDict[tuple[str, int], tuple[AvatarPacket, Canvas]] = OrderedDict()
+        self._canvases: OrderedDict[_Key, tuple[AvatarPacket, Canvas]] = OrderedDict()
         self._lock = asyncio.Lock()
 
-    async def cast(self, avatar_id: str, canvas_px: int) -> tuple[Cast, bool]:
+    async def cast(self, avatar_id: str, canvas_px: int, badge: Badge | None = None) -> tuple[Cast, bool]:
         """The avatar and whether it was already in memory. An avatar made again is brought on stage again.
 
         Raises AvatarError, EngineContract.
         """
         async with self._lock:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._executor, self._prepare, avatar_id, canvas_px)
+            return await loop.run_in_executor(self._executor, self._prepare, (avatar_id, canvas_px, badge))
 
     def renew(self, engine: LipSyncEngine) -> None:
         """Faces come from another engine from here on."""
@@ -64,22 +70,23 @@ class Casting:
         self._canvases.clear()
         return self._pool.clear()
 
-    def _prepare(self, avatar_id: str, canvas_px: int) -> tuple[Cast, bool]:
+    def _prepare(self, key: _Key) -> tuple[Cast, bool]:
+        avatar_id, canvas_px, badge = key
         packet, hit = self._pool.get(avatar_id)
         face = self._faces.get(avatar_id)
         if face is None or face.packet is not packet:
             face, hit = self._engine.attach(packet), False
-        known = self._canvases.get((avatar_id, canvas_px))
+        known = self._canvases.get(key)
         if known is None or known[0] is not packet:
-            known, hit = (packet, staged(face, canvas_px)), False
-        self._keep(avatar_id, canvas_px, face, known)
-        return Cast(packet, face, known[1], canvas_px), hit
+            known, hit = (packet, staged(face, canvas_px, badge)), False
+        self._keep(key, face, known)
+        return Cast(packet, face, known[1], canvas_px, badge), hit
 
-    def _keep(self, avatar_id: str, canvas_px: int, face: Face, canvas: tuple[AvatarPacket, Canvas]) -> None:
-        self._faces[avatar_id] = face
-        self._faces.move_to_end(avatar_id)
-        self._canvases[avatar_id, canvas_px] = canvas
-        self._canvases.move_to_end((avatar_id, canvas_px))
+    def _keep(self, key: _Key, face: Face, canvas: tuple[AvatarPacket, Canvas]) -> None:
+        self._faces[key[0]] = face
+        self._faces.move_to_end(key[0])
+        self._canvases[key] = canvas
+        self._canvases.move_to_end(key)
         while len(self._faces) > self._capacity:
             self._faces.popitem(last=False)
         while len(self._canvases) > 2 * self._capacity:

@@ -43,6 +43,11 @@ def serve(  # noqa: PLR0913 - one parameter a flag
     udp_ports: Annotated[str | None, typer.Option(help="UDP port range for media, such as 40000-40100.")] = None,
     canvas: Annotated[int | None, typer.Option(help="Largest side of the video, pixels.")] = None,
     sessions: Annotated[int | None, typer.Option(help="Most sessions at once.")] = None,
+    badge: Annotated[str | None, typer.Option(help="Words in the corner of every picture, such as AI.")] = None,
+    c2pa: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="CERT KEY", help="Sign recordings and films (MP4): PEM files; needs the extra c2pa."),
+    ] = None,
     rooms: Annotated[list[Path] | None, typer.Option("--room", help="Open a room or a show of this file.")] = None,
     print_url: Annotated[bool, typer.Option("--print-url", help="Print the URL alone, when ready.")] = False,
 ) -> None:
@@ -60,6 +65,9 @@ def serve(  # noqa: PLR0913 - one parameter a flag
         "ice.announce": announce or None,
         "ice.udp_ports": serving.port_range(udp_ports) if udp_ports else None,
         "canvas_px": canvas,
+        "badge": badge,
+        "c2pa.certificate": str(c2pa[0]) if c2pa else None,
+        "c2pa.key": str(c2pa[1]) if c2pa else None,
         "limits.sessions": sessions,
         "open": [str(path) for path in rooms] if rooms else None,
     }

@@ -59,6 +59,15 @@ class BroadcastConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Refuse trickle ICE without If-Match (428), as RFC 9725 asks; several clients in use do not send it."""
 
 
+class C2paConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Manifests in recordings and films (MP4); needs the extra `c2pa`. Both or none."""
+
+    certificate: str | None = None
+    """A PEM file: the signer's certificate, then those above it, the root left out."""
+    key: str | None = None
+    """A PEM file: its private key."""
+
+
 class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """OpenTelemetry; needs the extra `traces`."""
 
@@ -102,6 +111,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the engine itself takes: backend, precision and the like; see its page."""
     recordings: str = "storage/recordings"
     canvas_px: int = 512
+    badge: str | None = None
+    """Words in the upper right corner of every picture the server makes, such as "AI"; None: where it is asked for."""
     playout_slack_ms: float = 25.0
     """Time kept between the last sound a frame needs and its release: jitter of the network and of rendering."""
     allowed_origins: tuple[str, ...] = ()
@@ -114,6 +125,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broadcast: BroadcastConfig = BroadcastConfig()
     limits: LimitsConfig = LimitsConfig()
     traces: TracesConfig = TracesConfig()
+    c2pa: C2paConfig = C2paConfig()
 
     @property
     def avatars_dir(self) -> Path:
@@ -129,6 +141,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "::1", "localhost"})
+MOST_BADGE_CHARACTERS = 20
 CANVAS_SIZES_PX = (256, 384, 512, 640, 768, 1024)
 
 
@@ -168,6 +181,7 @@ def check(config: Config) -> Config:
         raise ConfigError("barge_in.minimum_speech_ms", "must be 100 to 400")
     if config.tts.piper_voices is not None and not Path(config.tts.piper_voices).is_dir():
         raise ConfigError("tts.piper_voices", f"{config.tts.piper_voices} is no folder")
+    _check_marks(config)
     _check_limits(config.limits)
     _check_traces(config.traces)
     if config.ice.udp_ports is not None:
@@ -180,6 +194,20 @@ def check(config: Config) -> Config:
         except ValueError as error:
             raise ConfigError("ice.announce", f"{address} is no IP address") from error
     return config
+
+
+def _check_marks(config: Config) -> None:
+    if config.badge is not None:
+        check_badge(config.badge)
+    if (config.c2pa.certificate is None) != (config.c2pa.key is None):
+        raise ConfigError("c2pa", "takes a certificate and a key")
+
+
+def check_badge(words: str) -> str:
+    """The words of a badge themselves. Raises ConfigError."""
+    if not 1 <= len(words) <= MOST_BADGE_CHARACTERS or not words.isprintable() or words.isspace():
+        raise ConfigError("badge", f"may have 1 to {MOST_BADGE_CHARACTERS} characters, such as AI")
+    return words
 
 
 def _check_traces(traces: TracesConfig) -> None:

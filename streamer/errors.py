@@ -43,6 +43,18 @@ class FloorError(SignalingError):
     """A roundtable cannot do what is asked of it. `status` as with SignalingError."""
 
 
+class NotSigned(StreamerError):
+    """A film is whole, but got no C2PA manifest."""
+
+    def __init__(self, film: str, reason: str) -> None:
+        super().__init__(film, reason)
+        self.film = film
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.film} is whole, but not signed: {self.reason}"
+
+
 class SessionLimit(StreamerError):
     """No slot is free."""
 

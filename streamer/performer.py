@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from avatars.canvas import Canvas
+from avatars.canvas import Canvas, Mark
 from avatars.packet import AvatarPacket
 from engines.contract import Face, FaceJob, FacePatch, LipSyncEngine
 from streamer.casting import staged
@@ -30,10 +30,10 @@ class Speaker:
     canvas: Canvas
 
     @classmethod
-    def of(cls, engine: LipSyncEngine, packet: AvatarPacket, canvas_px: int) -> Speaker:
+    def of(cls, engine: LipSyncEngine, packet: AvatarPacket, canvas_px: int, mark: Mark | None = None) -> Speaker:
         """Attach a packet and stage it. Raises EngineContract."""
         face = engine.attach(packet)
-        return cls(engine, face, staged(face, canvas_px))
+        return cls(engine, face, staged(face, canvas_px, mark))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

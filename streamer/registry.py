@@ -19,6 +19,7 @@ from streamer.casting import Cast, Casting
 from streamer.clock import Clock
 from streamer.config import Config
 from streamer.errors import ServerDraining, SessionLimit, SessionNotFound, SignalingError, StreamerError
+from streamer.graphics.badge import Badge
 from streamer.inference import Inference
 from streamer.live import SessionParts
 from streamer.media import Picture, Source
@@ -45,6 +46,7 @@ class Offer:
     """The name under which others may watch, where they may."""
     gives: bool = True
     """The visitor sees and hears; a WHIP publisher only speaks."""
+    badge: Badge | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,13 +138,14 @@ class Registry:
 
         Raises SessionClosed, SignalingError (409: too large for what was agreed on), AvatarError, EngineError.
         """
-        cast, hit = await self._house.casting.cast(avatar_id, canvas_px or session.cast.canvas_px)
+        cast, hit = await self._house.casting.cast(avatar_id, canvas_px or session.cast.canvas_px, session.cast.badge)
         session.recast(avatar_id, cast)
         return hit
 
     async def act(self, session: Session, name: str) -> None:
         """Play a named clip of the session's avatar. Raises AvatarError, SignalingError (409), SessionClosed."""
-        cast, _ = await self._house.casting.cast(clip_id(session.avatar_id, name), session.cast.canvas_px)
+        now = session.cast
+        cast, _ = await self._house.casting.cast(clip_id(session.avatar_id, name), now.canvas_px, now.badge)
         if cast.canvas.size_px != session.cast.canvas.size_px:
             raise SignalingError("the clip has another size than the avatar", 409)
         session.play(cast.canvas)
@@ -169,7 +172,7 @@ class Registry:
 
     async def _answer(self, offer: Offer) -> tuple[Session, str, bool, Feed | None]:
         house = self._house
-        cast, hit = await house.casting.cast(offer.avatar_id, offer.canvas_px)
+        cast, hit = await house.casting.cast(offer.avatar_id, offer.canvas_px, offer.badge)
         house.metrics.note_cast(hit=hit)
         settings = PeerSettings(
             size_px=cast.canvas.size_px, ice=house.ice, remote_is_local=offer.remote_is_local, gives=offer.gives

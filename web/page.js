@@ -49,8 +49,8 @@ class Page {
   #wish() {
     const { avatar } = this.#lobby;
     if (!avatar) return null;
-    const { codec, canvas, jitterMs } = this.#settings;
-    return { avatar: avatar.id, codec, canvas, jitterMs, deviceId: this.#booth.deviceId };
+    const { codec, canvas, badge, jitterMs } = this.#settings;
+    return { avatar: avatar.id, codec, canvas, badge, jitterMs, deviceId: this.#booth.deviceId };
   }
 
   /** Looked at by tests and by curious people. */

@@ -35,6 +35,7 @@ class Publisher:
         """recording, finished or failed."""
         self.error: str | None = None
         self.missing = self.given_up = 0
+        self.signed = False
         self._token = token
         self._ice = ice_settings
         self._clock = clock

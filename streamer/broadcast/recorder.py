@@ -11,15 +11,16 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from avatars.colour import split_planes
 from streamer.broadcast.courier import courier
-from streamer.errors import ConfigError
+from streamer.errors import ConfigError, NotSigned
 from streamer.film import Film, FilmKind, recording
-from streamer.graphics.overlay import Overlay, lay
+from streamer.graphics.badge import Badge, Marker
 from streamer.graphics.planes import resized
 from streamer.media import S16, U8, Picture
+from streamer.provenance import FilmSigner
 from streamer.rtc.encoder import picture_size_px
 from streamer.threads import ERRANDS, FRAMES, give_way
 
@@ -27,6 +28,8 @@ MOST_WAITING = 250
 """Frames that may wait to be written; beyond half of them pictures are given up."""
 FINISH_WITHIN_S = 15.0
 """How long the end may take; a server that takes no more must not keep ours from ending."""
+SIGN_WITHIN_S = 120.0
+"""How long it may then be signed, some 0.4 GB a second; it is whole already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,9 @@ class RecordingOrder:
     """A path, or an RTMP address."""
     kind: FilmKind
     size_px: tuple[int, int]
-    badge: Overlay | None = None
+    badge: Badge | None = None
+    signer: FilmSigner | None = None
+    """Puts a manifest into the finished file."""
 
 
 class Recorder:
@@ -56,11 +61,13 @@ class Recorder:
         """Frames whose picture was not written, only their sound."""
         self.missing = 0
         """Frames that never came."""
+        self.signed = False
+        """The file has its manifest; where it could not get one, `error` says why."""
         self._waiting: deque[tuple[int, U8 | None, S16]] = deque()
         self._news = threading.Condition()
         self._closed = False
         self._stopping = asyncio.Event()
-        self._badged: tuple[U8, U8] | None = None
+        self._marker = Marker(order.badge) if order.badge is not None else None
 
     def take(self, picture: Picture) -> None:
         """The next picture with its sound."""
@@ -85,27 +92,33 @@ class Recorder:
 
     async def run(self) -> None:
         """What goes wrong is told by `state` and `error`; nothing is raised."""
-        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        loop, written, done = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
 
-        def finished() -> None:
-            done.set()
+        def reached(event: asyncio.Event) -> None:
+            event.set()
             self._stopping.set()
 
-        def tell() -> None:
+        def tell(event: asyncio.Event) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(finished)
+                loop.call_soon_threadsafe(reached, event)
 
-        threading.Thread(target=self._work, args=(tell,), name="recording", daemon=True).start()
+        work = partial(self._work, partial(tell, written), partial(tell, done))
+        threading.Thread(target=work, name="recording", daemon=True).start()
         try:
             await self._stopping.wait()
             async with asyncio.timeout(FINISH_WITHIN_S):
+                await written.wait()
+            async with asyncio.timeout(SIGN_WITHIN_S):
                 await done.wait()
         except TimeoutError:
-            self.state, self.error = "failed", f"it could not be finished within {FINISH_WITHIN_S:.0f} s"
+            if written.is_set():
+                self.state, self.error = "finished", f"it could not be signed within {SIGN_WITHIN_S:.0f} s"
+            else:
+                self.state, self.error = "failed", f"it could not be finished within {FINISH_WITHIN_S:.0f} s"
         finally:
             self.stop()
 
-    def _work(self, tell: Callable[[], None]) -> None:
+    def _work(self, written: Callable[[], None], done: Callable[[], None]) -> None:
         """In the thread."""
         give_way(FRAMES if "://" in self.order.target else ERRANDS)
         order = self.order
@@ -116,11 +129,23 @@ class Recorder:
             else:
                 with recording(Path(order.target), order.size_px, order.kind) as film:
                     self._write(film)
+            written()
+            self._sign()
             self.state = "finished"
         except ConfigError as error:
             self.state, self.error = "failed", error.reason
         finally:
-            tell()
+            written()
+            done()
+
+    def _sign(self) -> None:
+        if self.order.signer is None:
+            return
+        try:
+            self.order.signer.sign(Path(self.order.target))
+            self.signed = True
+        except NotSigned as error:
+            self.error = f"it is whole, but not signed: {error.reason}"
 
     def _write(self, film: Film) -> None:
         while (item := self._next()) is not None:
@@ -139,12 +164,4 @@ class Recorder:
         """At the film's size, with the badge."""
         if picture_size_px(planes) != self.order.size_px:
             planes = resized(planes, self.order.size_px)
-        badge = self.order.badge
-        if badge is None:
-            return planes
-        if self._badged is None or self._badged[0] is not planes:
-            marked = planes.copy()
-            width, height = self.order.size_px
-            lay(badge, split_planes(marked), (width - badge.size_px[0] - width // 60) // 2 * 2, height // 50 * 2)
-            self._badged = (planes, marked)
-        return self._badged[1]
+        return planes if self._marker is None else self._marker.marked(planes)

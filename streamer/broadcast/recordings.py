@@ -15,9 +15,9 @@ from streamer.clock import Clock, wall_clock_s
 from streamer.config import Config
 from streamer.errors import FeedUnavailable, SessionClosed, SessionNotFound
 from streamer.film import RECORDINGS, RTMP
-from streamer.graphics.lettering import Lettering
-from streamer.graphics.overlay import badge
+from streamer.graphics.badge import chosen
 from streamer.media import Picture
+from streamer.provenance import SUFFIX, FilmSigner
 from streamer.rtc.settings import IceSettings
 from streamer.session import Session
 
@@ -32,10 +32,11 @@ Recording = Recorder | Publisher
 class Recordings:
     """`run` must be running before anything is started."""
 
-    def __init__(self, config: Config, ice: IceSettings, clock: Clock) -> None:
+    def __init__(self, config: Config, ice: IceSettings, clock: Clock, signer: FilmSigner | None = None) -> None:
         self._config = config
         self._ice = ice
         self._clock = clock
+        self._signer = signer
         self._recorders: OrderedDict[str, Recording] = OrderedDict()
         self._group: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
@@ -52,13 +53,17 @@ class Recordings:
         return found
 
     def record_feed(self, feed: Feed, kind: str, words: str | None = None) -> Recording:
-        """Record a feed to a file; `words`: of a badge. Raises FeedUnavailable (400, 503), SessionClosed."""
+        """Record a feed to a file; `words`: of a badge.
+
+        Raises FeedUnavailable (400, 503), ConfigError, SessionClosed.
+        """
         order = self._order(feed.name, feed.size_px, kind, words)
         return self._start(Recorder(order), feed.taps, feed.ended)
 
     def record_session(self, session: Session, kind: str, words: str | None = None) -> Recording:
         """Record what a visitor sees and hears. Raises as `record_feed`."""
-        order = self._order(session.id[:8], session.cast.canvas.size_px, kind, words)
+        marked = session.cast.badge is not None  # its pictures have one already
+        order = self._order(session.id[:8], session.cast.canvas.size_px, kind, None if marked else words)
 
         async def ended() -> None:
             reader = session.follow()
@@ -99,13 +104,12 @@ class Recordings:
     def _order(self, source: str, size_px: tuple[int, int], kind: str, words: str | None) -> RecordingOrder:
         if kind not in RECORDINGS:
             raise FeedUnavailable(f"format must be one of {', '.join(RECORDINGS)}", 400)
-        if words is not None and not 1 <= len(words) <= 20:
-            raise FeedUnavailable("badge may have 1 to 20 characters", 400)
+        mark = chosen(None, words)
+        signer = self._signer if kind == SUFFIX[1:] else None
         folder = Path(self._config.recordings)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{source}-{int(wall_clock_s() * 1000)}.{kind}"
-        overlay = badge(words, size_px, Lettering()) if words is not None else None
-        return RecordingOrder(source, str(path), RECORDINGS[kind], size_px, overlay)
+        return RecordingOrder(source, str(path), RECORDINGS[kind], size_px, mark, signer)
 
     def _start(self, recorder: Recording, watchers: Watchers | None, ended: Callable[[], Awaitable[None]]) -> Recording:
         if self._group is None or self._closing.is_set():

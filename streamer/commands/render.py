@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from streamer.media import S16
+    from streamer.provenance import FilmSigner
     from streamer.render.take import Take
 
 TIERS = ("preview", "quality", "full")
@@ -64,19 +65,30 @@ def render(
         list[str] | None,
         typer.Option(help="Faults on purpose: nan@FRAME, jump@FRAME, denoiser@WINDOW; xN for N times."),
     ] = None,
+    c2pa: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="CERT KEY", help="Sign the film (MP4): PEM files; needs the extra c2pa."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report and nothing else.")] = False,
 ) -> None:
     """Render a talking portrait offline. With liveportrait, what an interrupted run has done is gone on with."""
     from engines import catalog
+    from streamer.errors import ConfigError
+    from streamer.provenance import SUFFIX, signer_of
 
+    if c2pa is not None and out.suffix.lower() != SUFFIX:
+        raise ConfigError("--c2pa", f"only {SUFFIX} files can carry a manifest")
+    signer = signer_of(*c2pa) if c2pa else None
     sound_file = None if str(audio) == "-" else audio
     wishes = Wishes(
         portrait, sound_file, driving, idle, tier, models, seeded, reduced, seed, tuple(inject or ()), device
     )
     if engine in catalog.names() and engine not in _MAKERS:
-        _talk(engine, wishes, out, as_json=as_json)
+        _talk(engine, wishes, out, signer, as_json=as_json)
         return
     report = _report(engine, wishes, Leftovers(out, fresh, keep_work), quiet=as_json)
+    if signer is not None:
+        signer.sign(out)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -92,14 +104,14 @@ class Leftovers:
     keep_work: bool
 
 
-def _talk(engine: str, wishes: Wishes, out: Path, *, as_json: bool) -> None:
+def _talk(engine: str, wishes: Wishes, out: Path, signer: FilmSigner | None, *, as_json: bool) -> None:
     """With an engine of the live line: a sound spoken into an MP4."""
     from streamer.commands.talking import talk
     from streamer.errors import ConfigError
 
     if wishes.audio is None or wishes.driving or wishes.idle_s is not None or out.suffix.lower() != ".mp4":
         raise ConfigError("--engine", f"{engine} speaks a sound into an .mp4; take liveportrait for anything else")
-    talk(str(wishes.portrait), wishes.audio, out, engine, as_json=as_json)
+    talk(str(wishes.portrait), wishes.audio, out, engine, signer=signer, as_json=as_json)
 
 
 def _report(engine: str, wishes: Wishes, leftovers: Leftovers, *, quiet: bool) -> dict[str, Any]:

@@ -26,13 +26,25 @@ def show(
     out: Annotated[Path | None, typer.Option("--out", help="Render to this MP4 instead of playing it live.")] = None,
     engine: Annotated[str, typer.Option(help="Lip-sync engine.")] = "warp",
     avatars_dir: Annotated[Path | None, typer.Option("--avatars", help="Folder of avatar packets.")] = None,
+    c2pa: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="CERT KEY", help="Sign the film: PEM files; needs the extra c2pa."),
+    ] = None,
     port: Annotated[int | None, typer.Option(help="TCP port of the live server, 8007 by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Play a scripted show: live, or rendered to a film with --out."""
     from streamer.config import load
+    from streamer.provenance import signer_of
 
-    config = load(None, {"engine": engine, "avatars": str(avatars_dir) if avatars_dir else None, "port": port})
+    wishes = {
+        "engine": engine,
+        "avatars": str(avatars_dir) if avatars_dir else None,
+        "port": port,
+        "c2pa.certificate": str(c2pa[0]) if c2pa else None,
+        "c2pa.key": str(c2pa[1]) if c2pa else None,
+    }
+    config = load(None, wishes)
     if out is None:
         import msgspec
 
@@ -40,7 +52,10 @@ def show(
 
         serving.run(msgspec.structs.replace(config, open=(str(file),)), print_url=False)
         return
+    signer = signer_of(config.c2pa.certificate, config.c2pa.key)
     report = film(file, out, config, quiet=as_json)
+    if signer is not None:
+        signer.sign(out)
     typer.echo(json.dumps(report) if as_json else f"{out}: {report['seconds']} s in {report['elapsed_s']} s")
 
 

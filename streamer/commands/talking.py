@@ -13,6 +13,7 @@ from rich.progress import Progress
 
 if TYPE_CHECKING:
     from avatars.packet import AvatarPacket
+    from streamer.provenance import FilmSigner
 
 
 SHOW_SECONDS = 5
@@ -41,10 +42,12 @@ def show_off(packet: AvatarPacket, stem: Path) -> tuple[Path, Path]:
     return sheet_path, film_path
 
 
-def talk(avatar: str, audio: Path, out: Path, engine_name: str, *, as_json: bool) -> None:
+def talk(
+    avatar: str, audio: Path, out: Path, engine_name: str, *, signer: FilmSigner | None = None, as_json: bool
+) -> None:
     """Render and report. `avatar` is an id of the default store or a picture, which is then precompiled in passing.
 
-    Raises AvatarError, EngineError, SpeechRejected, ConfigError.
+    Raises AvatarError, EngineError, SpeechRejected, ConfigError, NotSigned.
     """
     from avatars.faces import FaceMesh
     from avatars.picture import load_picture
@@ -81,6 +84,8 @@ def talk(avatar: str, audio: Path, out: Path, engine_name: str, *, as_json: bool
             speaker, pcm48, out, lambda done, total: progress.update(task, completed=done, total=total)
         )
     elapsed_s = time.perf_counter() - began_s
+    if signer is not None:
+        signer.sign(out)
     report = {
         "engine": engine_name,
         "frames": frames,

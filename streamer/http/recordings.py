@@ -91,4 +91,5 @@ def view_of(recorder: Recording) -> RecordingView:
         seconds=round(recorder.frames / FPS, 2),
         missing=recorder.missing,
         given_up=recorder.given_up,
+        signed=recorder.signed,
     )

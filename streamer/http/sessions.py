@@ -7,6 +7,7 @@ from aiohttp import web
 
 from streamer.config import CANVAS_SIZES_PX, Config
 from streamer.errors import SignalingError
+from streamer.graphics.badge import chosen
 from streamer.http.body import json_answer, read_body
 from streamer.http.door import OfferDoor
 from streamer.http.resource import is_local
@@ -81,7 +82,8 @@ class SessionRoutes:
         avatar_id = query.get("avatar")
         if not avatar_id:
             raise SignalingError("name an avatar: ?avatar=ID", 400)
-        return Offer(sdp, avatar_id, source, int(canvas), is_local(request.remote), query.get("feed"))
+        badge = chosen(self._config.badge, query.get("badge"))
+        return Offer(sdp, avatar_id, source, int(canvas), is_local(request.remote), query.get("feed"), badge=badge)
 
     async def _sdp(self, request: web.Request, *, as_json: bool) -> str:
         text = await self._text(request)

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from streamer.config import CANVAS_SIZES_PX, Config
 from streamer.errors import SessionNotFound, SignalingError
+from streamer.graphics.badge import chosen
 from streamer.http import resource
 from streamer.http.door import OfferDoor
 from streamer.media import Source
@@ -84,7 +85,8 @@ class WhipRoutes:
         if canvas not in map(str, CANVAS_SIZES_PX):
             raise SignalingError(f"canvas must be one of {', '.join(map(str, CANVAS_SIZES_PX))}", 400)
         avatar = request.query.get("avatar", self._config.broadcast.avatar)
-        return Offer(sdp, avatar, Source.MIRROR, int(canvas), local, feed=feed, gives=False)
+        badge = chosen(self._config.badge, request.query.get("badge"))
+        return Offer(sdp, avatar, Source.MIRROR, int(canvas), local, feed=feed, gives=False, badge=badge)
 
 
 def check_voice(sdp: str, *, local: bool) -> None:

@@ -123,6 +123,8 @@ class RecordingView(msgspec.Struct, frozen=True):
     """Frames that never came."""
     given_up: int
     """Frames whose sound alone was written: the machine was too busy for the picture."""
+    signed: bool
+    """It has its C2PA manifest; where it could not get one, `error` says why and the film is whole."""
 
 
 class PushOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from avatars.colour import parts_of, split_planes
+from streamer.graphics.badge import Badge
 from streamer.graphics.lettering import Lettering
-from streamer.graphics.overlay import Overlay, Rgb, badge, lay, lower_third, to_yuv
+from streamer.graphics.overlay import Overlay, Rgb, lay, lower_third, to_yuv
 from streamer.graphics.planes import stretched
 from streamer.media import U8
 from streamer.roundtable.arrangement import Place
@@ -67,7 +68,7 @@ class Board:
         self._drawn: dict[str, _Drawn] = {}
         self._kept: OrderedDict[tuple[str, int, Place], tuple[U8, tuple[U8, U8, U8]]] = OrderedDict()
         self._given: U8 | None = None
-        self._badge = badge(look.badge, look.size_px, look.lettering) if look.badge else None
+        self._badge = Badge(look.badge, look.lettering) if look.badge else None
         self.tiles_drawn = 0
 
     def draw(
@@ -98,9 +99,7 @@ class Board:
         if self._given is None or changed:
             given = self._planes.copy()
             if self._badge is not None:
-                width, height = self._look.size_px
-                x = (width - self._badge.size_px[0] - width // 60) // 2 * 2
-                lay(self._badge, split_planes(given), x, height // 50 * 2)
+                self._badge.lay(split_planes(given))
             given.flags.writeable = False
             self._given = given
         return self._given

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from streamer.config import check_badge
 from streamer.errors import ConfigError
 from streamer.graphics.lettering import Lettering
 from streamer.graphics.overlay import parse_colour
@@ -58,11 +59,12 @@ class RoomDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     font: str | None = None
     """A TTF or OTF file."""
 
-    def look(self) -> Look:
-        """How the whole looks."""
-        letters = "".join(sorted(set("".join(seat.name + seat.role for seat in self.seats) + (self.badge or ""))))
+    def look(self, badge: str | None = None) -> Look:
+        """How the whole looks; `badge`: the server's, where the room has none."""
+        badge = self.badge or badge
+        letters = "".join(sorted(set("".join(seat.name + seat.role for seat in self.seats) + (badge or ""))))
         lettering = Lettering(self.font, letters)
-        return Look((self.width, self.height), parse_colour(self.background), self.captions, self.badge, lettering)
+        return Look((self.width, self.height), parse_colour(self.background), self.captions, badge, lettering)
 
     def sitter(self, number: int, face: tuple[float, float]) -> Sitter:
         """How the seat of this number looks; `face`: where its face is."""
@@ -97,8 +99,8 @@ def check_room(room: RoomDescription, where: str, *, local_files: bool) -> RoomD
             raise ConfigError(f"{where}: {side}", f"must be even, {SIZES_PX[0]} to {SIZES_PX[1]}, not {length}")
     if room.font is not None and not local_files:
         raise ConfigError(f"{where}: font", "a font can be named in a file on the server only")
-    if room.badge is not None and len(room.badge) > 20:
-        raise ConfigError(f"{where}: badge", "may have 20 characters")
+    if room.badge:
+        check_badge(room.badge)
     _check_colour(room.background, f"{where}: background")
     Lettering(room.font).check()
     return room

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from streamer.broadcast.station import Station
@@ -14,7 +14,8 @@ from streamer.broadcast.strand import Strand
 from streamer.clock import Clock
 from streamer.config import Config
 from streamer.errors import FloorError, SessionClosed, SessionNotFound, StreamerError
-from streamer.media import Source
+from streamer.graphics.badge import Marker, chosen
+from streamer.media import Picture, Source
 from streamer.outlet import Outlet
 from streamer.roundtable.contributor import Contributor
 from streamer.roundtable.description import RoomDescription
@@ -151,11 +152,11 @@ class Rooms:
             session = await parts.new_session(described.avatar, SEAT_CANVAS_PX, source, port)
             own = station.open(f"{name}.{described.seat}", session.cast.canvas.size_px)
             stack.callback(station.close_feed, own)
-            port.watchers.append(own.show)
+            port.watchers.append(_marked(own.show, parts.config.badge))
             voice = Voice(port, partial(floor.hears, described.seat))
             seats[described.seat] = Seat(described, session, port, voice, own)
             sitters[described.seat] = description.sitter(number, face_place(session.cast.packet))
-        table = Table(description.look(), sitters, description.layout, floor)
+        table = Table(description.look(parts.config.badge), sitters, description.layout, floor)
         for described in description.seats:
             table.mixer.gains_db[described.seat] = described.gain_db
         return Room(RoomParts(name, description, seats, table, feed, station, parts.clock))
@@ -175,3 +176,12 @@ class Rooms:
         if contributor is None or contributor.id != contributor_id:
             raise SessionNotFound
         return contributor
+
+
+def _marked(show: Callable[[Picture], None], words: str | None) -> Callable[[Picture], None]:
+    """A seat's own feed gets the server's badge by itself: the room cuts its tile out of what has none."""
+    mark = chosen(words, None)
+    if mark is None:
+        return show
+    marker = Marker(mark)
+    return lambda picture: show(replace(picture, planes=marker.marked(picture.planes)))

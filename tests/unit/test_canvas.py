@@ -18,6 +18,7 @@ from avatars.colour import i420_to_rgb, rgb_to_i420, split_planes
 from avatars.geometry import compute_avatar_crop_geometry
 from avatars.packet import AvatarPacket
 from streamer.bench.blending import make_scene
+from streamer.graphics.badge import Badge
 
 pytestmark = pytest.mark.unit
 
@@ -222,3 +223,38 @@ def test_a_frame_without_a_face_is_shown_as_it_is():
 def test_colours_come_back_from_i420():
     smooth = cv2.GaussianBlur(scene(256, 256), (0, 0), 3)
     assert np.abs(i420_to_rgb(rgb_to_i420(smooth)).astype(int) - smooth).mean() < 2
+
+
+@pytest.mark.parametrize("max_side_px", [512, 256])
+def test_badge_stays_whole_where_mouth_and_lids_reach_under_it_and_changes_nothing_else(max_side_px):
+    box = (280, 4, 508, 236)  # a face in the upper right corner: its lower half ends under the badge's place
+    packet = make_packet(512, 256, box)
+    whole = np.zeros((256, 512), np.float32)
+    whole[box[1] : box[3], box[0] : box[2]] = 1.0
+    geometry = packet.geometry[0]
+    mask = np.ascontiguousarray(whole[geometry.y_s : geometry.y_e, geometry.x_s : geometry.x_e])[None]
+    packet = replace(packet, masks=(mask,))
+    marked, plain = Canvas(packet, max_side_px, mark=Badge("AI")), Canvas(packet, max_side_px)
+    x1, y1, x2, y2 = Badge("AI").rect(marked.size_px)
+    patch = np.full((64, 64, 3), (250, 30, 200), np.uint8)
+    lids = Lids((32, 0, 64, 32), np.full((32, 32, 3), 255, np.uint8), np.ones((32, 32), np.float32))
+    for index in range(3):
+        frame, bare = marked.blend(index, patch, [lids]), plain.blend(index, patch, [lids])
+        anchor, bare_anchor = marked.anchor(index), plain.anchor(index)
+        mixed = marked.mix(frame, anchor, 0.5, index)
+        for place, planes in enumerate(map(split_planes, (frame, bare, anchor, bare_anchor, mixed))):
+            step = slice(y1, y2), slice(x1, x2)
+            half = slice(y1 // 2, y2 // 2), slice(x1 // 2, x2 // 2)
+            under = [plane[part].copy() for plane, part in zip(planes, (step, half, half), strict=True)]
+            beside = [np.asarray(plane, int).copy() for plane in planes]
+            for plane, part in zip(beside, (step, half, half), strict=True):
+                plane[part] = 0
+            if place == 0:
+                shown, rest = under, beside
+                assert under[0].max() > 200, "letters"
+                assert np.median(under[0]) < 110, "on a dark plate"
+            elif place == 1:
+                assert np.abs(under[0].astype(int) - shown[0]).max() > 60
+                assert all(np.array_equal(a, b) for a, b in zip(rest, beside, strict=True))
+            elif place in (2, 4):
+                assert all(np.array_equal(a, b) for a, b in zip(shown, under, strict=True))

@@ -14,8 +14,7 @@ from streamer.broadcast.recorder import MOST_WAITING, Recorder, RecordingOrder
 from streamer.clock import MonotonicClock
 from streamer.errors import ConfigError
 from streamer.film import FILM, RECORDINGS, RTMP, recording
-from streamer.graphics.lettering import Lettering
-from streamer.graphics.overlay import badge
+from streamer.graphics.badge import Badge
 from streamer.media import FRAME_SAMPLES, Picture, PictureKind, Stamps
 
 pytestmark = pytest.mark.unit
@@ -115,7 +114,7 @@ def test_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path):
 
 
 async def test_recorder_marks_every_picture_and_fits_other_sizes_to_its_own(tmp_path):
-    order = RecordingOrder("desk", str(tmp_path / "film.mp4"), RECORDINGS["mp4"], SIZE, badge("AI", SIZE, Lettering()))
+    order = RecordingOrder("desk", str(tmp_path / "film.mp4"), RECORDINGS["mp4"], SIZE, Badge("AI"))
     recorder = Recorder(order)
     for index in range(50):
         planes, sound = flash(index)

@@ -77,14 +77,15 @@ export class Api {
 
   /**
    * Opens a session.
-   * @param {{avatar?: string | null, source: string, canvas?: number | null}} wish
+   * @param {{avatar?: string | null, source: string, canvas?: number | null, badge?: string | null}} wish
    * @param {string} sdp the offer
    * @returns {Promise<{id: string, sdp: string}>}
    */
-  async openSession({ avatar, source, canvas }, sdp) {
+  async openSession({ avatar, source, canvas, badge }, sdp) {
     const query = new URLSearchParams({ source });
     if (avatar) query.set("avatar", avatar);
     if (canvas) query.set("canvas", String(canvas));
+    if (badge) query.set("badge", badge);
     try {
       const call = { method: "POST", body: sdp, type: "application/sdp", accept: "application/sdp" };
       const response = await this.call(`api/sessions?${query}`, call);

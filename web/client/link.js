@@ -11,6 +11,7 @@ const TRICKLE_BATCH_MS = 20;
  * @property {string | null} [avatar]
  * @property {"mirror" | "agent" | "none"} source
  * @property {number | null} [canvas] pixels
+ * @property {string | null} [badge] words in the corner of the picture, such as "AI"
  * @property {"vp8" | "h264" | null} [codec] the only video codec to offer; null: the browser's own order
  * @property {MediaStreamTrack | null} [microphone] sent with source "mirror"; stays the caller's
  * @property {RTCIceServer[]} [iceServers]

@@ -6,6 +6,7 @@
  * @property {"vp8" | "h264" | null} codec
  * @property {number | null} canvas
  * @property {string | null} avatar
+ * @property {string | null} badge words in the corner of the picture
  * @property {number} jitterMs
  * @property {boolean} raw microphone without the browser's echo, noise and gain processing
  * @property {boolean} start go live without a click (for a kiosk)
@@ -33,6 +34,7 @@ export function readSettings(location) {
     codec: codec === "vp8" || codec === "h264" ? codec : null,
     canvas: positive(query.get("canvas")),
     avatar: query.get("avatar"),
+    badge: query.get("badge"),
     jitterMs: positive(query.get("jitter")) ?? 0,
     raw: query.get("raw") === "1",
     start: query.get("start") === "1",
