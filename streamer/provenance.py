@@ -62,7 +62,11 @@ class FilmSigner:
             "assertions": [{"label": "c2pa.actions.v2", "data": {"actions": [created]}}],
         }
         info = self._c2pa.C2paSignerInfo(self._algorithm, self._certificate, self._key, None)
-        with self._c2pa.Signer.from_info(info) as signer, self._c2pa.Builder(manifest) as builder:
+        with (
+            self._c2pa.Context.from_dict(_SETTINGS) as context,
+            self._c2pa.Signer.from_info(info) as signer,
+            self._c2pa.Builder(manifest, context=context) as builder,
+        ):
             builder.sign(signer, kind, source, target)
 
 
@@ -95,6 +99,8 @@ def _key_of(path: Path) -> tuple[bytes, str]:
     return key.private_bytes(*whole), algorithm
 
 
+_SETTINGS = {"core": {"backing_store_memory_threshold_in_mb": 8}}
+"""Not the whole film in memory, but a temporary file; the library hashes in pieces of up to 256 MB all the same."""
 _CURVES = {256: "es256", 384: "es384", 521: "es512"}
 
 
