@@ -29,7 +29,7 @@ MOST_WAITING = 250
 FINISH_WITHIN_S = 15.0
 """How long the end may take; a server that takes no more must not keep ours from ending."""
 SIGN_WITHIN_S = 120.0
-"""How long it may then be signed, some 0.4 GB a second; it is whole already."""
+"""How long it may then be signed, some 0.15 GB a second; it is whole already."""
 
 
 @dataclass(frozen=True, slots=True)

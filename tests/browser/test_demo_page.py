@@ -8,9 +8,12 @@ import re
 import urllib.request
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from playwright.async_api import expect
+
+from streamer.graphics.badge import Badge
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -49,6 +52,14 @@ MOUTH_MOVES = """() => new Promise((resolve, reject) => {
     look();
 })"""
 """Resolves when the middle of the face has changed visibly since the first look."""
+
+CORNER = """([x1, y1, x2, y2]) => {
+    const video = document.querySelector("#video");
+    const context = new OffscreenCanvas(video.videoWidth, video.videoHeight).getContext("2d");
+    context.drawImage(video, 0, 0);
+    return Array.from(context.getImageData(x1, y1, x2 - x1, y2 - y1).data).filter((_, i) => i % 4 === 1);
+}"""
+"""How green the pixels of a part of the shown frame are."""
 
 
 def api(server, path):
@@ -92,6 +103,18 @@ async def test_one_click_on_a_sample_and_the_face_speaks_it_aloud(visit, server)
     assert session["source"] == "agent"
     assert session["firstFrameMs"] > 0
     assert session["firstSpeechMs"] > 0
+
+
+@pytest.mark.parametrize(("query", "shown"), [("?badge=AI", True), ("", False)], ids=["asked for", "not asked for"])
+async def test_badge_of_the_address_is_in_the_corner_of_a_speaking_face(visit, tmp_path, query, shown):
+    page = await visit(query)
+    await page.get_by_role("button", name="Play a sample").click()
+    await page.live()
+    await page.speaking()
+    assert await page.evaluate(MOUTH_MOVES) > 3
+    corner = np.array(await page.evaluate(CORNER, Badge("AI").rect((512, 512))))
+    assert (corner.max() > 180 and np.median(corner) < 90) == shown
+    await page.screenshot(path=tmp_path / "stage.png")  # of the last runs, for who wants to look
 
 
 async def test_start_plays_a_sample_and_stop_frees_the_seat(visit, server):
