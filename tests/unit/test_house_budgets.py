@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted(p for top in ("streamer", "engines", "avatars") for p in (ROOT / top).rglob("*.py"))
 FLAG_FILES = (
     "streamer/cli.py", "streamer/commands/avatars.py", "streamer/commands/render.py", "streamer/commands/graphs.py",
-    "streamer/commands/artefacts.py", "streamer/commands/soak.py", "avatars/geometry.py",
+    "streamer/commands/artefacts.py", "streamer/commands/soak.py", "streamer/commands/show.py", "avatars/geometry.py",
 )  # fmt: skip
 """One parameter a flag; the signature of the protocol document."""
 BROAD_BORDERS = {
