@@ -30,7 +30,7 @@ export class Show extends EventTarget {
    * @param {import("../client.js").LiveAnchorClient} client
    * @param {import("./microphone.js").Microphone} microphone
    * @param {() => {avatar: string, deviceId: string, codec: "vp8" | "h264" | null, canvas: number | null,
-   *   jitterMs: number} | null} wish what to start with; null while nothing can be started
+   *   badge: string | null, jitterMs: number} | null} wish what to start with; null while nothing can be started
    */
   constructor(client, microphone, wish) {
     super();
@@ -69,8 +69,8 @@ export class Show extends EventTarget {
     try {
       const microphone = this.source === "mirror" ? await this.#openMicrophone(wish.deviceId) : null;
       if (run !== this.#run) return this.#dropMicrophone();
-      const { avatar, codec, canvas, jitterMs } = wish;
-      await this.#client.connect({ avatar, codec, canvas, jitterMs, source: this.source, microphone });
+      const { avatar, codec, canvas, badge, jitterMs } = wish;
+      await this.#client.connect({ avatar, codec, canvas, badge, jitterMs, source: this.source, microphone });
     } catch (error) {
       if (run === this.#run) this.#fail(Failure.from(error));
     }
