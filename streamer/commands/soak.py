@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from streamer.soak.plan import Profile
     from streamer.soak.run import Options
 
 app = typer.Typer(help="Run synthetic clients against a server for long, and report.", invoke_without_command=True)
@@ -72,7 +73,7 @@ def soak(
         processes=processes,
         token=token,
         cores=client_cores,
-        limits=tuple(findings.read_limit(text) for text in limit or findings.DEFAULT_LIMITS),
+        limits=tuple(findings.read_limit(text) for text in limit or _limits(mix)),
     )
     report = _run(url, options) if url else _with_own_server(options, server_cores, avatars_dir, config)
     _write(report, out, as_json=as_json)
@@ -111,6 +112,13 @@ def _cores() -> tuple[tuple[int, ...], tuple[int, ...]]:
 
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return (tuple(cores[:-1]), tuple(cores[-1:])) if len(cores) > 1 else ((), ())
+
+
+def _limits(mix: dict[Profile, int]) -> tuple[str, ...]:
+    """What a soak of these clients must meet where nothing else is asked."""
+    from streamer.soak import findings, plan
+
+    return findings.CYCLE_LIMITS if set(mix) == {plan.Profile.JOINER} else findings.DEFAULT_LIMITS
 
 
 def _longest_s(cycles: int, joiners: int, stay_s: float) -> float:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 
 from streamer.clock import NS_PER_MS, NS_PER_S, Clock
 from streamer.errors import SignalingError, StreamerError
 from streamer.soak.client import Signal, Visit, Visitor
 from streamer.soak.lipwatch import LipWatch
 from streamer.soak.observer import MediaLog
-from streamer.soak.plan import REFUSED, ClientSample, Plan, Profile, Seat
+from streamer.soak.plan import ClientSample, Failure, Plan, Profile, Seat
 from streamer.soak.relay import Relay
 from streamer.soak.voice import EarTimer, SilenceTimer, Voice
 
@@ -54,7 +57,9 @@ class Attendee:
         self._decoded_before = 0
         self._calls = 0
         self._setup_ms: list[float] = []
-        self._failures: list[str] = []
+        self._failures: list[Failure] = []
+        self._stage = ""
+        """Of the call: offering, connecting, live, leaving."""
         self._reported_ns = desk.clock.now_ns()
 
     async def run(self) -> None:
@@ -81,13 +86,15 @@ class Attendee:
             try:
                 await self._call(stay_ns if joins else end_ns, plan.stay_s if joins else None)
             except* (StreamerError, TimeoutError, aiohttp.ClientError, OSError) as errors:
-                self._failures.append(_name(errors))
+                self._failures.append(_failure(self._stage, errors))
                 await clock.sleep_until(clock.now_ns() + int(COME_AGAIN_S * NS_PER_S))
 
     async def _call(self, end_ns: int, stay_s: float | None) -> None:
         clock = self._desk.clock
         asked_ns = clock.now_ns()
+        self._stage = "offering"
         async with self._connected() as session:
+            self._stage = "live"
             self._calls += 1
             self._setup_ms.append(round((clock.now_ns() - asked_ns) / NS_PER_MS, 1))
             if stay_s is not None:
@@ -103,7 +110,7 @@ class Attendee:
                         await visitor.gone.wait()
                     raise SignalingError("the session ended by itself", 408)
                 except TimeoutError:
-                    pass
+                    self._stage = "leaving"
                 finally:
                     for task in tasks:
                         task.cancel()
@@ -150,7 +157,8 @@ class Attendee:
         async def signal(offer: str) -> str:
             async with self._desk.http.post(url, data=offer, headers={"Content-Type": "application/sdp"}) as response:
                 if response.status != 201:
-                    raise SignalingError(f"refused with {response.status}", response.status)
+                    raise SignalingError(f"{response.status}: {await _detail(response)}", response.status)
+                self._stage = "connecting"
                 location.append(plan.url.rstrip("/") + response.headers["Location"])
                 return await response.text()
 
@@ -236,9 +244,20 @@ class Attendee:
         )
 
 
-def _name(error: BaseException) -> str:
-    """What went wrong, in one word; task groups wrap it. A server that has no room is no failure: `REFUSED`."""
+async def _detail(response: aiohttp.ClientResponse) -> str:
+    """What a refusal says (RFC 9457), without its numbers: the same words for the same cause."""
+    try:
+        found = msgspec.json.decode(await response.read(), type=dict[str, Any])
+    except msgspec.DecodeError:
+        return response.reason or ""
+    return re.sub(r"\d+", "#", str(found.get("detail", found.get("title", ""))))
+
+
+def _failure(stage: str, error: BaseException) -> Failure:
+    """What went wrong; task groups wrap it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    said = str(error) or f"not within {CONNECT_WITHIN_S:.0f} s" * isinstance(error, TimeoutError)
+    name = "" if isinstance(error, SignalingError) else type(error).__name__
     full = isinstance(error, SignalingError) and error.status in (429, 503)
-    return REFUSED if full else type(error).__name__
+    return Failure(stage, ": ".join(filter(None, (name, said))), full)

@@ -25,8 +25,15 @@ class Profile(StrEnum):
     """Says bursts into a mirror session and reads the lips of every decoded picture."""
 
 
-REFUSED = "refused"
-"""Among a sample's failures: the server said that it has no room (429, 503). Counted by itself."""
+class Failure(msgspec.Struct, frozen=True):
+    """A call that did not go as it should."""
+
+    stage: str
+    """Where it stood: offering, connecting, live or leaving."""
+    reason: str
+    """In words, the same for the same cause."""
+    refused: bool = False
+    """The server said that it has no room (429, 503): no failure, and counted by itself."""
 
 
 class Seat(msgspec.Struct, frozen=True):
@@ -86,7 +93,7 @@ class ClientSample(msgspec.Struct, frozen=True, omit_defaults=True):
     """From an interrupt to the last sound."""
     calls: int = 0
     setup_ms: tuple[float, ...] = ()
-    failures: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
     residual_ms: float | None = None
     """A probe's mic-to-lip beyond what the server's stamps add up to."""
 

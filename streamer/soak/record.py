@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from dataclasses import dataclass, field
 
-from streamer.soak.plan import REFUSED, ClientSample
+from streamer.soak.plan import ClientSample, Failure
 from streamer.soak.watch import ServerSample
 
 
@@ -40,7 +41,8 @@ class Tally:
     calls: int = 0
     refused: int = 0
     """Times the server said that it has no room."""
-    failures: list[str] = field(default_factory=list)
+    failures: list[tuple[float, Failure]] = field(default_factory=list)
+    """With the time of the sample that told of it."""
     live: bool = False
 
 
@@ -57,6 +59,8 @@ class Record:
     tracks: dict[str, Track] = field(default_factory=lambda: {name: Track() for name in TRACKS})
     clients: dict[int, Tally] = field(default_factory=dict)
     server: list[ServerSample] = field(default_factory=list)
+    refusals: Counter[str] = field(default_factory=Counter)
+    """How often the server gave which reason for having no room."""
 
     def note(self, sample: ClientSample) -> None:
         t_s, tracks = sample.t_s, self.tracks
@@ -71,8 +75,9 @@ class Record:
         whole = sample.live and tally.live  # the second before was of the same call or the next
         tally.live = sample.live
         tally.calls = max(tally.calls, sample.calls)
-        tally.refused += sample.failures.count(REFUSED)
-        tally.failures += (name for name in sample.failures if name != REFUSED)
+        tally.refused += sum(failure.refused for failure in sample.failures)
+        tally.failures += ((t_s, failure) for failure in sample.failures if not failure.refused)
+        self.refusals.update(failure.reason for failure in sample.failures if failure.refused)
         if whole:
             tracks["sound_gap_ms"].add(t_s, sample.sound_gap_ms)
             tally.live_s += sample.span_s

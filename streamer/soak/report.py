@@ -80,6 +80,7 @@ def page(report: Report) -> str:
         "<p>Least squares over block means, first tenth left out; 95 % confidence.</p>", _slopes(report["slopes"]),
         "<h2>Server stages, ms</h2>", _stages(report["stages_ms"]),
         "<h2>Clients</h2>", _clients(report["clients"]),
+        *_failures(report),
         "<h2>All figures</h2>",
         _folded(f"{len(report['figures'])} figures", _table(("figure", "value"), sorted(report["figures"].items()))),
         "<h2>Machine</h2>", _table(("fact", ""), report["machine"].items()),
@@ -235,11 +236,22 @@ def _clients(found: Sequence[Mapping[str, Any]]) -> str:
             c["frames"],
             c["pictures"],
             c["refused"],
-            ", ".join(c["failures"]),
+            c["failures"] if isinstance(c["failures"], int) else ", ".join(c["failures"]),
         )
         for c in found
     ]
     return _table(heads, rows)
+
+
+def _failures(report: Report) -> list[str]:
+    """Each call that failed, and how often the server said what when it had no room."""
+    parts = []
+    if failed := report.get("failures"):
+        rows = [(f["t_s"], f["client"], f["stage"], f["reason"]) for f in failed]
+        parts += ["<h2>Calls that failed</h2>", _table(("at, s", "client", "stage", "reason"), rows)]
+    if refusals := report.get("refusals"):
+        parts += ["<h2>Refused</h2>", _table(("the server said", "times"), refusals.items())]
+    return parts
 
 
 def _table(heads: Sequence[str], rows: Any) -> str:

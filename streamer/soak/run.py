@@ -187,6 +187,12 @@ class Soak:
             "checks": findings.checks(options.limits, figures),
             "series": findings.series_of(record, seconds),
             "histograms": findings.histograms_of(record),
+            "failures": [
+                {"client": number, "t_s": t_s, "stage": failure.stage, "reason": failure.reason}
+                for number, tally in sorted(record.clients.items())
+                for t_s, failure in tally.failures
+            ],
+            "refusals": dict(record.refusals),
             "clients": [_client(number, tally) for number, tally in sorted(record.clients.items())],
         }  # fmt: skip
 
@@ -200,7 +206,7 @@ def _client(number: int, tally: Tally) -> dict[str, Any]:
         "frames": tally.frames,
         "pictures": tally.pictures,
         "refused": tally.refused,
-        "failures": sorted(set(tally.failures)),
+        "failures": len(tally.failures),
     }
 
 
