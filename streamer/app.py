@@ -38,6 +38,7 @@ from streamer.http.access import access
 from streamer.http.avatars import AvatarRoutes
 from streamer.http.conversation import ConversationRoutes
 from streamer.http.door import OfferDoor
+from streamer.http.doorstep import STAY_S, Doorstep
 from streamer.http.errors import problems
 from streamer.http.films import FilmRoutes, FilmStudio
 from streamer.http.making import MakingRoutes
@@ -88,6 +89,7 @@ class Server:
         self.avatar_executor = ThreadPoolExecutor(1, "avatars", give_way, (FRAMES,))
         self.codecs = CodecThreads()
         self.speech_executor = ThreadPoolExecutor(1, "speech", give_way, (FRAMES,))
+        self.doorstep = Doorstep()
         self.metrics = Metrics()
         self.metrics.traces = Traces.to(config.traces)
         self.lag = LoopLag(self.metrics.loop_lag)
@@ -136,7 +138,8 @@ class Server:
     def application(self) -> web.Application:
         """The aiohttp application with all routes."""
         config, version = self.config, metadata.version("liveanchor")
-        app = web.Application(middlewares=[access(config), problems], client_max_size=config.limits.offer_bytes)
+        middlewares = [self.doorstep.asked, access(config), problems]
+        app = web.Application(middlewares=middlewares, client_max_size=config.limits.offer_bytes)
         pages = PageParts(
             config=config,
             registry=self.registry,
@@ -169,10 +172,11 @@ class Server:
         Raises ConfigError when the port cannot be had.
         """
         loop = asyncio.get_running_loop()
-        runner = web.AppRunner(self.application(), access_log=None, handler_cancellation=True)
+        runner = web.AppRunner(self.application(), access_log=None, handler_cancellation=True, keepalive_timeout=STAY_S)
         await runner.setup()
+        listening: asyncio.Server | None = None
         try:
-            await self._bind(runner)
+            listening = await self._bind(runner)
             self.inference.start(loop)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.registry.run(), name="registry")
@@ -188,7 +192,7 @@ class Server:
                 await self._warm()
                 helpers.append(group.create_task(self._guard(), name="watchdog"))
                 shows = await self._open_files()
-                announcements.on_ready(url_of(runner))
+                announcements.on_ready(url_of(listening))
                 helpers += [group.create_task(show, name="show") for show in shows]
                 await stop.wait()
                 if hurry is not None:
@@ -200,6 +204,8 @@ class Server:
                 for task in helpers:
                     task.cancel()
         finally:
+            if listening is not None:
+                listening.close()
             await runner.cleanup()
             self.inference.close()
             if self.metrics.traces is not None:
@@ -237,10 +243,13 @@ class Server:
                 message = {"job": job.job_id, "avatar": job.avatar_id, "state": job.state, "error": job.error}
                 await webhook.notify(job.notify, message, self.workshop_executor)
 
-    async def _bind(self, runner: web.AppRunner) -> None:
+    async def _bind(self, runner: web.AppRunner) -> asyncio.Server:
         config = self.config
+        assert runner.server is not None  # it is set up
         try:
-            await web.TCPSite(runner, config.host, config.port).start()
+            return await asyncio.get_running_loop().create_server(
+                self.doorstep.open(runner.server), config.host, config.port
+            )
         except OSError as error:
             remedy = (
                 "stop what uses it or choose another with --port"
@@ -279,9 +288,9 @@ def web_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "web"
 
 
-def url_of(runner: web.AppRunner) -> str:
+def url_of(listening: asyncio.Server) -> str:
     """The address a person opens."""
-    host, port = runner.addresses[0][:2]
+    host, port = listening.sockets[0].getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}/"
 

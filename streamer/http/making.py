@@ -12,7 +12,7 @@ from aiohttp import web
 from avatars.errors import PacketMissing, PacketUnwritable
 from avatars.pool import AvatarPool
 from avatars.store import AvatarStore, check_new_id
-from streamer.http.body import json_answer
+from streamer.http.body import json_answer, pieces
 from streamer.http.wire import MakingView
 from streamer.making import Making, MakingJob
 from streamer.webhook import check_url
@@ -86,7 +86,7 @@ class MakingRoutes:
         if (request.content_length or 0) > self._limit:
             raise too_large
         size, piece = 0, bytearray()
-        async for part in request.content.iter_chunked(64 * 1024):
+        async for part in pieces(request):
             piece += part
             size += len(part)
             if size > self._limit:

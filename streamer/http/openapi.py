@@ -86,7 +86,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("post", "/api/rooms/{room}/seats/{seat}/speech", "Let a seat speak, now or in its turn.", status=202, parameters=(_ROOM, _SEAT), body=(("audio/wav", None), ("audio/ogg", None), ("text/plain", None)), gives=((_JSON, None),), problems=(400, 404, 409, 413, 415, 501)),
     Operation("post", "/api/rooms/{room}/seats/{seat}/join", "Sit down with a microphone.", status=201, parameters=(_ROOM, _SEAT), body=(("application/sdp", None),), gives=(("application/sdp", None),), problems=(400, 404, 409, 415, 429)),
     Operation("get", "/api/recordings", "Recordings, and feeds pushed out.", gives=((_JSON, None),)),
-    Operation("post", "/api/recordings", "Record a feed or a session.", status=201, parameters=(_query("feed", {"type": "string"}), _query("session", {"type": "string"}), _query("format", {"enum": ["mp4", "webm"], "default": "mp4"}), _query("badge", {"type": "string"})), gives=((_JSON, wire.RecordingView),), problems=(400, 404, 503)),
+    Operation("post", "/api/recordings", "Record a feed or a session.", status=201, parameters=(_query("feed", {"type": "string"}), _query("session", {"type": "string"}), _query("format", {"enum": ["mp4", "webm"], "default": "mp4"}), _query("badge", {"type": "string"})), gives=((_JSON, wire.RecordingView),), problems=(400, 404, 503, 507)),
     Operation("delete", "/api/recordings/{recording}", "Stop; the file stays.", status=202, parameters=(_RECORDING,), gives=((_JSON, wire.RecordingView),), problems=(404,)),
     Operation("get", "/api/recordings/{recording}/file", "The film.", parameters=(_RECORDING,), gives=(("video/mp4", None), ("video/webm", None)), problems=(404,)),
     Operation("post", "/api/pushes", "Push a feed to an RTMP server.", status=201, body=((_JSON, wire.PushOrder),), gives=((_JSON, wire.RecordingView),), problems=(400, 403, 404, 503)),
@@ -147,8 +147,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {str(operation.status): {"description": operation.summary}}
     if operation.gives:
         responses[str(operation.status)]["content"] = _content(operation.gives)
-    too_large = (413,) if operation.body else ()
-    for status in sorted({*operation.problems, *too_large, 401, 403}):
+    of_bodies = (408, 413) if operation.body else ()
+    for status in sorted({*operation.problems, *of_bodies, 401, 403}):
         responses[str(status)] = {
             "description": "problem",
             "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
