@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from streamer.app import Announcements, serve
 from streamer.config import Config
 from streamer.errors import ConfigError
+from streamer.telemetry.logs import Scribe
 
 
 class Terminal:
@@ -68,7 +69,7 @@ def give_memory_back() -> None:
 def run(config: Config, *, print_url: bool) -> None:
     """Serve until stopped."""
     give_memory_back()
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.WARNING, handlers=[Scribe(sys.stderr.fileno())])
     logging.getLogger("streamer").setLevel(logging.INFO)
     terminal = Terminal(print_url=print_url)
     announcements = Announcements(terminal.on_progress, terminal.on_ready)
