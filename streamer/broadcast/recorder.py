@@ -135,6 +135,8 @@ class Recorder:
         except ConfigError as error:
             self.state, self.error = "failed", error.reason
         finally:
+            if self.state == "recording":  # nobody foresaw it; it must not count as running for ever
+                self.state, self.error = "failed", "it could not be written"
             written()
             done()
 

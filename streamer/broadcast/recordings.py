@@ -107,7 +107,10 @@ class Recordings:
         mark = chosen(None, words)
         signer = self._signer if kind == SUFFIX[1:] else None
         folder = Path(self._config.recordings)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FeedUnavailable(f"there is no room for recordings ({error.strerror})", 507) from error
         path = folder / f"{source}-{int(wall_clock_s() * 1000)}.{kind}"
         return RecordingOrder(source, str(path), RECORDINGS[kind], size_px, mark, signer)
 
