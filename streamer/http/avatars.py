@@ -44,10 +44,11 @@ class AvatarRoutes:
         return _json(msgspec.structs.asdict(view) | {"report": self._gallery.report(view)})
 
     async def thumbnail(self, request: web.Request) -> web.Response:
-        """A JPEG; `?size=` is one of THUMBNAIL_SIZES_PX, 256 by default."""
+        """A JPEG; `?size=` is one of THUMBNAIL_SIZES_PX, 256 by default.
+
+        Of a bundled portrait also while it is being prepared: who asks has seen it in a list of a moment ago.
+        """
         view = self._view(request)
-        if view.state != "ready":
-            raise PacketMissing(view.id)
         size = request.query.get("size", "256")
         if size not in map(str, THUMBNAIL_SIZES_PX):
             raise web.HTTPBadRequest(text=f"size must be one of {', '.join(map(str, THUMBNAIL_SIZES_PX))}")
