@@ -21,6 +21,11 @@ class CodecThreads:
     pictures: Executor = field(default_factory=partial(ThreadPoolExecutor, 1, "pictures", give_way, (FRAMES,)))
     sound: Executor = field(default_factory=partial(ThreadPoolExecutor, 1, "sound"))
 
+    def __post_init__(self) -> None:
+        """Both begin now: the first visitor's first frame waits for no thread, and one more after a visit is a leak."""
+        for executor in (self.pictures, self.sound):
+            executor.submit(bool)
+
     def close(self) -> None:
         """Wait for what runs, drop what waits. Idempotent."""
         for executor in (self.pictures, self.sound):

@@ -86,6 +86,13 @@ async def test_visitors_who_leave_leave_nothing_behind(avatars_dir, cycles):
             await until(lambda: holdings() == before)
 
 
+def test_server_has_after_its_first_visitor_the_threads_it_had_before(avatars_dir):
+    with served(serve_command(avatars_dir)) as server:
+        before = server.read().threads
+        asyncio.run(visit(f"{server.url}api/sessions?avatar=ruby&source=mirror", Visit(SPEECH), CLOCK, STAY_S))
+        assert server.read().threads == before
+
+
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_server_does_not_grow_with_its_visitors(avatars_dir):
