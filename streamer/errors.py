@@ -56,15 +56,21 @@ class NotSigned(StreamerError):
 
 
 class SessionLimit(StreamerError):
-    """No slot is free."""
+    """No slot is free, or (`busy`) the engine, at the pace it has just now, has no time for one more."""
 
-    def __init__(self, limit: int, retry_after_s: int = 5) -> None:
+    def __init__(self, limit: int, retry_after_s: int = 5, *, busy: bool = False) -> None:
         super().__init__(limit)
         self.limit = limit
         self.retry_after_s = retry_after_s
+        self.busy = busy
 
     def __str__(self) -> str:
-        return f"all {self.limit} sessions of this server are taken; try again in {self.retry_after_s} s"
+        why = (
+            f"this server is too busy for more than its {self.limit} sessions now"
+            if self.busy
+            else f"all {self.limit} sessions of this server are taken"
+        )
+        return f"{why}; try again in {self.retry_after_s} s"
 
 
 class TooManyOffers(StreamerError):

@@ -115,7 +115,7 @@ class Registry:
         if self.active >= self.limit:
             raise SessionLimit(self.limit)
         if not self._house.inference.admits(self.active + 1):
-            raise SessionLimit(self.active)
+            raise SessionLimit(self.active, busy=True)
         self._opening += 1
         try:
             async with self._answering:
