@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,10 +77,20 @@ class Served:
 
 
 @contextmanager
-def served(command: Sequence[str]) -> Iterator[Served]:
-    """Run a command whose last word on stdout is its URL, until the block ends. Raises StreamerError with its log."""
+def served(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, log_to: int | None = None
+) -> Iterator[Served]:
+    """Run a command whose last word on stdout is its URL, until the block ends. Raises StreamerError with its log.
+
+    environment: beside the caller's own; log_to: a descriptor that gets the log instead.
+    """
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(list(command), stdout=subprocess.PIPE, stderr=log)
+        process = subprocess.Popen(
+            list(command),
+            stdout=subprocess.PIPE,
+            stderr=log if log_to is None else log_to,
+            env={**os.environ, **(environment or {})},
+        )
         try:
             yield Served(process, _url(process))
         except _NotReady as error:

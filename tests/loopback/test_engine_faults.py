@@ -27,7 +27,7 @@ CLOCK = MonotonicClock()
 
 
 class Fault:
-    """What the engines of this server do: `ok`, `raise`, `flat`, `hang`, `die`."""
+    """What the engines of this server do: `ok`, `raise`, `memory`, `flat`, `hang`, `die`."""
 
     def __init__(self):
         self.mode = "ok"
@@ -50,6 +50,8 @@ class FaultyEngine:
         match self._fault.mode:
             case "raise":
                 raise EngineOutput("faulty", "out of memory")
+            case "memory":
+                raise MemoryError
             case "hang":
                 self._fault.freed.wait(30)
             case "die":
@@ -116,7 +118,7 @@ async def metric(url, name):
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
-@pytest.mark.parametrize("mode", ["raise", "flat"])
+@pytest.mark.parametrize("mode", ["raise", "memory", "flat"])
 async def test_viewer_sees_the_face_at_rest_and_hears_on_while_every_mouth_fails(house, mode):
     server, url, fault = house
     async with speaking(house) as visitor:
