@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.loopback, pytest.mark.timeout(180)]
 HZ = 48_000
 BUZZ = (9000 * np.sign(np.sin(np.arange(HZ) * 0.02))).astype("<i2").tobytes()
 """One second."""
+HUNG_UP_WITHIN_S = 30.0
+"""Far more than the reader is given here, on however busy a machine; without the limit it would be for ever."""
 
 
 @pytest.fixture
@@ -152,8 +154,9 @@ async def test_reader_who_never_reads_is_hung_up_on_and_the_session_goes_on(clie
             before, log._sink = len(log._readers), None
             for _ in range(200):  # 20 MB for the deaf one alone: more than all buffers between hold
                 log.tell({"event": "held", "index": "9" * 100_000})
-            while len(log._readers) >= before:
-                assert (await session.state())["state"] == "live"
+            async with asyncio.timeout(HUNG_UP_WITHIN_S):
+                while len(log._readers) >= before:
+                    assert (await session.state())["state"] == "live"
 
 
 async def test_sound_that_grows_a_thousandfold_is_refused_and_nothing_of_it_stays(client):
