@@ -52,7 +52,7 @@ class Viewer:
     def __init__(self, url, **visit):
         self.url, self.offer, self.session = url, "", ""
         self.visitor = Visitor(Visit(VOICE, endless=True, **visit), CLOCK)
-        self.http = aiohttp.ClientSession(base_url=url)
+        self.http = aiohttp.ClientSession(base_url=url, timeout=aiohttp.ClientTimeout(total=GOES_ON_WITHIN_S))
 
     async def signal(self, offer):
         self.offer = offer
