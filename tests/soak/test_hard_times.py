@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -74,6 +75,19 @@ def test_viewer_behind_loss_sees_nearly_all_pictures_and_never_loses_the_sound(h
     assert figures["frames_shown_percent"] >= shown
     assert figures["sound_silent_s"] == 0
     assert figures["failures"] == 0
+
+
+def test_viewer_on_a_link_of_300_kbit_keeps_the_sound_and_sees_what_fits(house):
+    wanted = replace(options(30, Impairment(rate_kbps=300), talker=1), canvas_px=512)  # which would like 1.5 Mbit/s
+    report = soaked(house.url, wanted)
+    figures, (first, *_, last) = report["figures"], report["thirds"]["frame_gap_ms"]["p99"]
+    print(
+        f"300 kbit/s: {figures['frames_shown_percent']} % shown, sound gap {figures['sound_gap_max_ms']} ms at most, "
+        f"frame gap p99 {first} ms in the first third, {last} ms in the last"
+    )
+    assert figures["sound_silent_s"] == 0
+    assert figures["failures"] == 0
+    assert last < 1000
 
 
 def test_viewer_after_five_dark_seconds_sees_and_hears_again_within_four(house):
