@@ -59,7 +59,7 @@ def engine(config: Config) -> Finding:
     clock = MonotonicClock()
     began_ns = clock.now_ns()
     try:
-        made = catalog.serving(config.engine, config.models_dir)
+        made = catalog.serving(config.engine, config.models_dir, config.engine_options)
         made.warm_up()
     except EngineError as error:
         return bad("engine", str(error), f"or choose another with --engine: {', '.join(catalog.names())}")

@@ -60,6 +60,17 @@ def test_engine_that_is_not_there_is_bad_and_names_those_that_are():
     assert "warp" in finding.remedy
 
 
+def test_engine_is_looked_at_with_the_options_it_would_serve_with(tmp_path):
+    pytest.importorskip("torch", reason="MuseTalk needs the [musetalk] extra")
+    options = {"seeded": True, "reduced": True, "device": "cpu", "short_audio": True}
+    well = Config(engine="musetalk", models=str(tmp_path), engine_options=options)
+    assert parts.engine(check(well)).verdict is Verdict.GOOD
+    ill = Config(engine="musetalk", models=str(tmp_path), engine_options=options | {"backend": "cudnn"})
+    finding = parts.engine(check(ill))
+    assert finding.verdict is Verdict.BAD
+    assert "cudnn" in finding.found
+
+
 def test_folder_that_cannot_be_written_is_bad(tmp_path, monkeypatch):
     def full(**_):
         raise OSError(28, "No space left on device")
