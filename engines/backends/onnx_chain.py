@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import onnxruntime
-import onnxruntime.capi.onnxruntime_pybind11_state as binding
 
 from engines.backends.chain import Array, Flow, Resident, Row, bucket_for, padded
+from engines.backends.runtime import binding, onnxruntime
 from engines.contract import TensorContract
 from engines.errors import EngineContract, EngineUnavailable
 from engines.stage import StageContract

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnxruntime
-import onnxruntime.capi.onnxruntime_pybind11_state as binding
 
+from engines.backends.runtime import binding, onnxruntime
 from engines.graphs.errors import GraphsDiffer, GraphUnreadable
 from engines.graphs.model import Graph
 

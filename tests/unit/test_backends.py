@@ -5,7 +5,12 @@ from __future__ import annotations
 import gc
 import importlib.util
 import json
+import os
+import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -231,6 +236,33 @@ def test_without_a_gpu_one_line_says_what_is_missing():
     assert "GPU" in str(missing) or "driver" in str(missing)
     assert "\n" not in str(missing)
     assert "warp" in missing.remedy
+
+
+def test_nothing_is_kept_for_the_runtimes_maker(tmp_path, graphs):
+    """ONNX Runtime 1.32 writes a device id and events into the home folder and sends them, unless it is told not to."""
+    lines = (
+        "import sys, engines.graphs.running",
+        "from engines.backends.onnx_chain import OnnxChain",
+        "from engines.contract_net.contracts import CONTRACTS",
+        "from pathlib import Path",
+        "OnnxChain([(CONTRACTS[1], Path(sys.argv[1]))], (1,), ['CPUExecutionProvider'])",
+    )
+    homes = {name: str(tmp_path) for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME")}
+    inherited = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    command = [sys.executable, "-c", "\n".join(lines), str(graphs[0][1])]
+    subprocess.run(command, check=True, env=inherited | homes)
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_onnx_runtime_has_one_door():
+    root = Path(__file__).parents[2]
+    importers = [
+        path.relative_to(root).as_posix()
+        for top in ("streamer", "engines", "avatars")
+        for path in (root / top).rglob("*.py")
+        if re.search(r"^\s*(import|from) onnxruntime", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert importers == ["engines/backends/runtime.py"]
 
 
 def test_a_backend_that_is_not_installed_says_what_to_install():
