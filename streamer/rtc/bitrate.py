@@ -36,6 +36,8 @@ class BitrateSettings:
     raise_factor: float = 1.5
     hint_age_ns: int = 3 * NS_PER_S
     floor_share: float = 0.15
+    floor_bps: int = 100_000
+    """Where the share is more: with the sound it must fit through 300 kbit/s."""
 
 
 class BitrateControl:
@@ -48,7 +50,7 @@ class BitrateControl:
     def __init__(self, nominal: int, settings: BitrateSettings | None = None) -> None:
         self._settings = settings or BitrateSettings()
         self._nominal_bps = nominal
-        self._floor_bps = int(nominal * self._settings.floor_share)
+        self._floor_bps = self._floor_of(nominal)
         self._hint_bps = 0
         self._hint_ns: int | None = None
         self._best_rtt_ms = float("inf")
@@ -65,7 +67,10 @@ class BitrateControl:
         share = nominal / self._nominal_bps
         self.target_bps, self._wish_bps = int(self.target_bps * share), self._wish_bps * share
         self._nominal_bps = nominal
-        self._floor_bps = int(nominal * self._settings.floor_share)
+        self._floor_bps = self._floor_of(nominal)
+
+    def _floor_of(self, nominal: int) -> int:
+        return min(self._settings.floor_bps, int(nominal * self._settings.floor_share))
 
     def note_hint(self, bitrate_bps: int, now_ns: int) -> None:
         """The peer's estimate of what it can receive."""

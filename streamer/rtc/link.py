@@ -15,6 +15,8 @@ HEARING_NS = NS_PER_S
 """After a stall of our own, so long to read what has come meanwhile before a peer is called silent."""
 SILENCE_NS = 15 * NS_PER_S // 2
 """A peer that sends no RTP, RTCP, consent check or control message for so long is gone."""
+HEAVY_LOSS, LIGHT_LOSS = 0.10, 0.03
+"""Share of packets in a report: with the first pictures break, with the second none is missed."""
 
 
 class Link:
@@ -114,6 +116,7 @@ class SenderFeedback:
         self._reports = reports
         self._clock = clock
         self._steering = steering
+        self._lost_much = False
 
     def resend(self, lost: list[int]) -> list[int]:
         """Which of the packets the peer has lost it gets again."""
@@ -135,7 +138,16 @@ class SenderFeedback:
         if feedback.report is not None:
             self._link.loss = feedback.report.fraction_lost / 256
             self._steering.bitrate.note_report(self._link.loss, rtt_ms, now_ns)
+            self._note_recovery(self._steering)
         if feedback.picture_lost:
             self._steering.keyframes.request()
         if feedback.bitrate_bps is not None:
             self._steering.bitrate.note_hint(feedback.bitrate_bps, now_ns)
+
+    def _note_recovery(self, steering: Steers) -> None:
+        """What was lost in a heavy loss may be the whole picture, and not every peer asks for another."""
+        if self._link.loss > HEAVY_LOSS:
+            self._lost_much = True
+        elif self._lost_much and self._link.loss < LIGHT_LOSS:
+            self._lost_much = False
+            steering.keyframes.request()

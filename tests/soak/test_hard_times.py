@@ -77,7 +77,7 @@ def test_viewer_behind_loss_sees_nearly_all_pictures_and_never_loses_the_sound(h
     assert figures["failures"] == 0
 
 
-def test_viewer_on_a_link_of_300_kbit_keeps_the_sound_and_sees_what_fits(house):
+def test_viewer_on_a_link_of_300_kbit_hears_all_and_is_sent_no_more_than_fits(house):
     wanted = replace(options(30, Impairment(rate_kbps=300), talker=1), canvas_px=512)  # which would like 1.5 Mbit/s
     report = soaked(house.url, wanted)
     figures, (first, *_, last) = report["figures"], report["thirds"]["frame_gap_ms"]["p99"]

@@ -47,8 +47,12 @@ def test_light_loss_makes_the_estimate_count():
 def test_heavy_loss_lowers_the_rate_step_by_step_down_to_a_floor():
     targets = reports(BitrateControl(NOMINAL), range(1, 60), loss=0.4)
     assert targets == sorted(targets, reverse=True)
-    assert targets[-1] == pytest.approx(NOMINAL * 0.15, rel=0.3)
-    assert targets[-1] >= int(NOMINAL * 0.15)
+    assert targets[-1] == pytest.approx(100_000, rel=0.3)  # with the sound it fits through 300 kbit/s
+    assert targets[-1] >= 100_000
+
+
+def test_small_picture_keeps_its_share_of_bits_however_much_is_lost():
+    assert reports(BitrateControl(400_000), range(1, 60), loss=0.4)[-1] >= 60_000
 
 
 def test_loss_of_a_fifth_lowers_the_rate_even_without_an_estimate():
@@ -72,7 +76,7 @@ def test_raises_that_bring_trouble_are_tried_ever_more_rarely():
         if control.target_bps > before:
             raises.append(second)
     waits = [b - a for a, b in pairwise(raises)]
-    assert waits == sorted(waits)
+    assert all(later > wait for wait, later in zip(waits, waits[2:6], strict=False))  # every other one brings trouble
     assert waits[-1] > 30
 
 

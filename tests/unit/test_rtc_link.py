@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from aiortc.rtp import RtcpReceiverInfo
 
 from streamer.clock import NS_PER_S, ManualClock
 from streamer.errors import SignalingError
-from streamer.rtc.link import Link
+from streamer.rtc.aiortc_hooks import Feedback
+from streamer.rtc.bitrate import BitrateControl, KeyframeGate, ResendBudget, Steering
+from streamer.rtc.link import Link, SenderFeedback
+from streamer.rtc.reports import MediaClock, ReportClock
 
 pytestmark = pytest.mark.unit
 
@@ -67,3 +71,23 @@ async def test_waiting_for_a_connection_ends_with_it_or_with_an_error():
     with pytest.raises(SignalingError) as refused:
         await link.wait_connected(NS_PER_S)
     assert refused.value.status == 408
+
+
+def told(loss):
+    info = RtcpReceiverInfo(
+        ssrc=1, fraction_lost=int(loss * 256), packets_lost=0, highest_sequence=0, jitter=0, lsr=0, dlsr=0
+    )
+    return Feedback(report=info)
+
+
+@pytest.mark.parametrize(
+    ("losses", "keyframes"),
+    [([0.0, 0.05, 0.0], 0), ([0.3, 0.3, 0.05], 0), ([0.3, 0.05, 0.0, 0.0], 1), ([0.3, 0.0, 0.3, 0.0], 2)],
+)
+async def test_peer_gets_a_whole_picture_after_a_heavy_loss_though_it_does_not_ask(losses, keyframes):
+    clock = ManualClock()
+    steering = Steering(BitrateControl(500_000), KeyframeGate(), ResendBudget())
+    feedback = SenderFeedback(Link(clock), ReportClock(MediaClock(), 90_000), clock, steering)
+    for loss in losses:
+        feedback.heard(told(loss))
+    assert steering.keyframes.requests == keyframes
