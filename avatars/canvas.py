@@ -93,13 +93,22 @@ class _Spot:
 
     rect: Box
     """Canvas pixels, edges even."""
-    weights: tuple[U16, U16, U16]
-    """For full-range Y, Cb and Cr of the patch: their masks, times what brings them to limited range. Bytes, but as
-    wide as the products, which spares every frame a conversion."""
-    bases: tuple[U16, U16, U16]
-    """What is added to make 256 times the blended plane: the anchor under the mask's rest, offsets and rounding."""
+    luma_mask: U8
+    """Over the rectangle."""
     face_box: FloatBox
     """The packet's face box in canvas pixels."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Inlay:
+    """How patches of one size are laid into one frame."""
+
+    plan: PatchPlan
+    weights: tuple[U16, U16, U16]
+    """For Y, Cb and Cr of the patch: their masks, times what brings full range to limited range. Bytes, but as wide as
+    the products, which spares every frame a conversion."""
+    bases: tuple[U16, U16, U16]
+    """What is added to make 256 times the blended plane: the anchor under the mask's rest, offsets and rounding."""
 
 
 class Canvas:
@@ -124,7 +133,7 @@ class Canvas:
         anchor_bytes = self.size_px[0] * self.size_px[1] * 3 // 2
         self._anchors: _Kept[U8] = _Kept(max(1, ANCHOR_CACHE_BYTES // anchor_bytes))
         self._spots: _Kept[_Spot | None] = _Kept(SPOT_CACHE_FRAMES)
-        self._plans: _Kept[PatchPlan] = _Kept(SPOT_CACHE_FRAMES)
+        self._inlays: _Kept[_Inlay] = _Kept(SPOT_CACHE_FRAMES)
         self._living: _Kept[tuple[U8, tuple[Overlay, ...]]] = _Kept(LIVING_CACHE_FRAMES)
         self._laid: _Kept[tuple[list[_Lid], tuple[Overlay, ...]]] = _Kept(LIVING_CACHE_FRAMES)
         self._sheets = Sheets(self._plain(self._order[0])) if len(set(self._order)) == 1 else None
@@ -165,9 +174,10 @@ class Canvas:
         lids = self._lids(key, tuple(overlays), spot, pixels.shape[0])
         planes = anchor.copy() if self._sheets is None else self._sheets.take(tuple(lid[0] for lid in lids))
         target = split_planes(planes)
-        front = stretch_planes(pixels, self._plan(index, spot, pixels.shape[0]))
+        inlay = self._inlay(key, spot, pixels.shape[0])
+        front = stretch_planes(pixels, inlay.plan)
         for plane, part, source, weight, base in zip(
-            target, parts_of(spot.rect), front, spot.weights, spot.bases, strict=True
+            target, parts_of(spot.rect), front, inlay.weights, inlay.bases, strict=True
         ):
             total = np.multiply(source, weight)
             total += base
@@ -209,9 +219,24 @@ class Canvas:
         key = self._order[index % len(self._order)]
         return self._spots.get(key, lambda: self._find_spot(key))
 
-    def _plan(self, index: int, spot: _Spot, patch_px: int) -> PatchPlan:
-        key = (self._order[index % len(self._order)], patch_px)
-        return self._plans.get(key, lambda: plan_planes(spot.face_box, spot.rect, patch_px))
+    def _inlay(self, key: int, spot: _Spot, patch_px: int) -> _Inlay:
+        return self._inlays.get((key, patch_px), lambda: self._make_inlay(key, spot, patch_px))
+
+    def _make_inlay(self, key: int, spot: _Spot, patch_px: int) -> _Inlay:
+        plan = plan_planes(spot.face_box, spot.rect, patch_px)
+        luma = spot.luma_mask
+        chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
+        y, u, v = (
+            _weigh(mask, plane[part], *(limited_range if plan.enlarger is None else (1.0, 0.0)))
+            for mask, plane, part, limited_range in zip(
+                (luma, chroma, chroma),
+                split_planes(self._plain(key)),
+                parts_of(spot.rect),
+                LIMITED_RANGE,
+                strict=True,
+            )
+        )
+        return _Inlay(plan, (y[0], u[0], v[0]), (y[1], u[1], v[1]))
 
     def _find_spot(self, key: int) -> _Spot | None:
         """The landing of a frame, its mask shrunk as the anchor is shrunk."""
@@ -221,20 +246,10 @@ class Canvas:
         if landing is None:
             return None
         rect, luma = landing.rect, self._beside_mark(landing.luma_mask, landing.rect)
-        chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
-        anchor = split_planes(self._plain(key))
-        pairs = [
-            _weigh(mask, plane[part], scale, offset)
-            for mask, plane, part, (scale, offset) in zip(
-                (luma, chroma, chroma), anchor, parts_of(rect), LIMITED_RANGE, strict=True
-            )
-        ]
-        y, u, v = pairs
-        weights, bases = (y[0], u[0], v[0]), (y[1], u[1], v[1])
         width, height = even_size(*self._packet.size_px)
         sx, sy = self.size_px[0] / width, self.size_px[1] / height
         x1, y1, x2, y2 = self._packet.coords[key]
-        return _Spot(rect, weights, bases, (x1 * sx, y1 * sy, x2 * sx, y2 * sy))
+        return _Spot(rect, luma, (x1 * sx, y1 * sy, x2 * sx, y2 * sy))
 
     def _enlivened(self, key: int, lids: list[_Lid]) -> U8:
         planes = self._plain(key).copy()

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from avatars.blend import Box
 from avatars.colour import Planes, rgb_to_full_range, shrink
+from avatars.enlarge import Enlarger
 
 U8 = npt.NDArray[np.uint8]
 FloatBox = tuple[float, float, float, float]
@@ -25,8 +26,6 @@ _BEYOND_PX = 16
 """How far beyond the patch, in its pixels, an end may lie; the patch's edge goes on there."""
 _ENLARGED = 0.75
 """Patch pixels a frame pixel takes, at most, for chroma to be sampled straight from the patch: within two levels."""
-_MEAN_SIGMA_PX = 0.38
-"""Gives a 3-tap kernel a variance of 1/16: four samples lie a quarter of a chroma pixel from their middle."""
 _COST_OF_A_PIXEL = 0.0005
 """The misplacement that is worth one row or column more to resize."""
 
@@ -73,35 +72,40 @@ def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int, *, may_halve: boo
 class PatchPlan(NamedTuple):
     """How a patch becomes the planes of one even rectangle."""
 
-    whole: Stretch
-    halved: Stretch | None
-    """Straight to the size of chroma, where the patch is enlarged so far that sampling it there skips nothing."""
+    stretch: Stretch
+    """In frame pixels; with an enlarger in those of chroma, twice as large, so that both planes meet theirs."""
+    enlarger: Enlarger | None
+    """Where the patch is enlarged so far that sampling chroma straight from it skips nothing. Makes limited range."""
 
 
 def plan_planes(face_box: FloatBox, rect: Box, patch_px: int) -> PatchPlan:
     """face_box: where the whole patch lies, frame pixels; rect: the part wanted, its edges even."""
     left, top, right, bottom = face_box
-    whole = plan_stretch(face_box, rect, patch_px)
-    if min(right - left, bottom - top) * _ENLARGED < patch_px:
-        return PatchPlan(whole, None)
-    half_box = (left / 2, top / 2, right / 2, bottom / 2)
-    half_rect = (rect[0] // 2, rect[1] // 2, rect[2] // 2, rect[3] // 2)
-    return PatchPlan(whole, plan_stretch(half_box, half_rect, patch_px, may_halve=False))
+    taken = patch_px / min(right - left, bottom - top)
+    if taken <= _ENLARGED:
+        half_box = (left / 2, top / 2, right / 2, bottom / 2)
+        half_rect = (rect[0] // 2, rect[1] // 2, rect[2] // 2, rect[3] // 2)
+        halved = plan_stretch(half_box, half_rect, patch_px, may_halve=False)
+        if halved.across and halved.down:
+            return PatchPlan(halved, _enlarger(halved.across, halved.down))
+    return PatchPlan(plan_stretch(face_box, rect, patch_px), None)
 
 
 def stretch_planes(pixels: U8, plan: PatchPlan) -> Planes:
-    """Full-range Y, Cb and Cr over the plan's rectangle of (p, p, 3) u8 RGB; the patch's edge goes on where it is left.
+    """What a (p, p, 3) u8 RGB patch shows over the plan's rectangle; beyond the patch its edge goes on.
 
-    A patch that is enlarged far is stretched as one grey plane and two small ones, not as three colours.
+    In full range without an enlarger, in limited range with one.
     """
-    if plan.halved is None:
-        return rgb_to_full_range(_resize(_part(pixels, plan.whole), plan.whole))
-    luma = _resize(cv2.cvtColor(_part(pixels, plan.whole), cv2.COLOR_RGB2GRAY), plan.whole)
-    amid = _resize(_part(pixels, plan.halved), plan.halved)
-    # Sampled amid four pixels; a small blur makes of it, as nearly as it can, what their mean would be.
-    mean = cv2.GaussianBlur(amid, (3, 3), _MEAN_SIGMA_PX, borderType=cv2.BORDER_REPLICATE)
-    coloured = np.asarray(cv2.cvtColor(mean, cv2.COLOR_RGB2YCrCb), dtype=np.uint8)
-    return Planes(luma, coloured[:, :, 2], coloured[:, :, 1])  # read once: not worth pulling apart
+    part, stretch = _part(pixels, plan.stretch), plan.stretch
+    if plan.enlarger is None:
+        return rgb_to_full_range(_resize(part, stretch))
+    y, u, v = plan.enlarger.planes(part)
+    return Planes(_shown(y, stretch, 2), _shown(u, stretch), _shown(v, stretch))
+
+
+def _enlarger(across: Span, down: Span) -> Enlarger:
+    size = (across.last - across.first, down.last - down.first)
+    return Enlarger(size, ((across.end - across.start) * 2, (down.end - down.start) * 2))
 
 
 def _part(pixels: U8, plan: Stretch) -> U8:
@@ -126,8 +130,14 @@ def _resize(part: npt.NDArray[Any], plan: Stretch) -> U8:
         warped = cv2.warpAffine(part, inverse, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
         return np.asarray(warped, dtype=np.uint8)
     size = (across.end - across.start, down.end - down.start)
-    whole = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
-    return whole[y1 - down.start : y2 - down.start, x1 - across.start : x2 - across.start]
+    return _shown(np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_LINEAR), dtype=np.uint8), plan)
+
+
+def _shown(plane: U8, plan: Stretch, scale: int = 1) -> U8:
+    """The rectangle's part of what the spans, or `scale` times as many pixels, were resized to."""
+    x1, y1, x2, y2 = plan.rect
+    left, top = (plan.across.start, plan.down.start) if plan.across and plan.down else (x1, y1)
+    return plane[(y1 - top) * scale : (y2 - top) * scale, (x1 - left) * scale : (x2 - left) * scale]
 
 
 def _span(low: int, high: int, box: tuple[float, float], patch_px: int) -> Span | None:
