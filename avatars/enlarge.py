@@ -55,4 +55,5 @@ class Enlarger:
 
 def _array(plane: VideoPlane, shape: tuple[int, ...]) -> U8:
     """The plane's own memory, without the padding of its rows."""
-    return np.ndarray(shape, np.uint8, plane, strides=(plane.line_size, *((3, 1) if len(shape) == 3 else (1,))))
+    within_row = (3, 1) if len(shape) == 3 else (1,)
+    return np.ndarray(shape, np.uint8, memoryview(plane), strides=(plane.line_size, *within_row))
