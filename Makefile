@@ -19,7 +19,7 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "installing liveanchor with its test tools into $(VENV) ..."
-	@$(BIN)/pip install -q --disable-pip-version-check -e '.[dev,musetalk,liveportrait]' 2> $(VENV)/pip.log || { cat $(VENV)/pip.log; exit 1; }
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[dev,musetalk,liveportrait,pocketsphinx]' 2> $(VENV)/pip.log || { cat $(VENV)/pip.log; exit 1; }
 	@touch $(VENV)/.base $@
 
 serve: setup

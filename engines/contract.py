@@ -86,6 +86,11 @@ def stage_of(face: Face) -> AvatarPacket:
     return face.stage if isinstance(face, StagedFace) else face.packet
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Stream:
+    """Whose sound a job brings. An engine may remember what it heard of a stream while somebody holds it."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FaceJob:
     """One mouth to render."""
@@ -98,6 +103,8 @@ class FaceJob:
     """Monotonic ns at which the patch stops being useful."""
     samples: F32
     """(spec.window_samples,) f32 in -1..1 at 16 kHz; the frame starts at `spec.context_samples`."""
+    stream: Stream | None = None
+    """The session's, whose jobs come in the order of their indices, some missing; None: this job stands alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,6 +36,9 @@ def serve(  # noqa: PLR0913 - one parameter a flag
     port: Annotated[int | None, typer.Option(help="TCP port, 8007 by default; 0 takes a free one.")] = None,
     token: Annotated[str | None, typer.Option(help="Bearer token of the API.", envvar="LIVEANCHOR_TOKEN")] = None,
     engine: Annotated[str | None, typer.Option(help="Lip-sync engine.")] = None,
+    phones: Annotated[
+        str | None, typer.Option(help="Also hear phones, English only: pocketsphinx (an extra; engine warp).")
+    ] = None,
     avatars_dir: Annotated[Path | None, typer.Option("--avatars", help="Folder of avatar packets.")] = None,
     models: Annotated[Path | None, typer.Option(help="Folder of weights, for engines that have some.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
@@ -60,6 +63,7 @@ def serve(  # noqa: PLR0913 - one parameter a flag
         "port": port,
         "token": token,
         "engine": engine,
+        "engine_options.phones": phones,
         "avatars": str(avatars_dir) if avatars_dir else None,
         "models": str(models) if models else None,
         "ice.announce": announce or None,

@@ -12,7 +12,7 @@ import numpy as np
 
 from avatars.canvas import Canvas, Mark
 from avatars.packet import AvatarPacket
-from engines.contract import Face, FaceJob, FacePatch, LipSyncEngine
+from engines.contract import Face, FaceJob, FacePatch, LipSyncEngine, Stream
 from streamer.casting import staged
 from streamer.media import CHUNK_SAMPLES, FRAME_NS, S16, AudioChunk, AudioWindow, FrameSound, Picture, RenderedMouth
 from streamer.pipeline.compose import Composer
@@ -54,6 +54,7 @@ class Performer:
         self.lookahead_chunks = lookahead_chunks(spec.lookahead_samples)
         """So many chunks after a frame's own its beat comes."""
         self._speaker = speaker
+        self._stream = Stream()
         self._vad, self._decimator = Vad(), Decimator()
         self._windower = Windower(WindowSettings(spec.context_samples, spec.lookahead_samples))
         self._composer = Composer(speaker.canvas)
@@ -72,7 +73,7 @@ class Performer:
             self._composer.take_window(made)
             job = None
             if made.voiced:
-                job = FaceJob(self._speaker.face, made.index, 0, self.NEVER_NS, made.samples16)
+                job = FaceJob(self._speaker.face, made.index, 0, self.NEVER_NS, made.samples16, self._stream)
             beats.append(Beat(made, job))
         return beats
 

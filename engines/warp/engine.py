@@ -12,13 +12,12 @@ from avatars.packet import AvatarPacket
 from engines.contract import ANALYSIS_HZ, EngineSpec, FaceJob, FacePatch, TensorContract
 from engines.errors import EngineContract, EngineOutput
 from engines.warp.face import WarpFace
-from engines.warp.level import levelled
+from engines.warp.hearing import Hearing
 from engines.warp.life import Life
 from engines.warp.mesh import MESH_POINTS
 from engines.warp.moulds import cast
 from engines.warp.pose import shows_face
 from engines.warp.shape import MouthShape
-from engines.warp.speech import MouthNet
 
 F32 = npt.NDArray[np.float32]
 Box = tuple[int, int, int, int]
@@ -28,22 +27,25 @@ MOUTH_PX = 256
 
 
 class WarpEngine:
-    """Implements engines.contract.LipSyncEngine. Keeps no state between jobs: the same job gives the same patch."""
+    """Implements engines.contract.LipSyncEngine. Keeps no state between jobs, unless it hears phones."""
 
-    def __init__(self, mouth_px: int = MOUTH_PX) -> None:
-        """mouth_px: side of the patch, a multiple of 4 from 128 to 512."""
+    def __init__(self, mouth_px: int = MOUTH_PX, phones: str | None = None) -> None:
+        """mouth_px: side of the patch, a multiple of 4 from 128 to 512. phones: None, or "pocketsphinx" (English).
+
+        Raises EngineUnavailable where that is not installed.
+        """
         if mouth_px % 4 or not 128 <= mouth_px <= 512:
             raise EngineContract("mouth_px", "a multiple of 4 from 128 to 512", str(mouth_px))
         cv2.setNumThreads(1)  # a frame is too small to share out, and the other cores have sessions of their own
-        self._net = MouthNet.load()
+        self._hearing = Hearing(phones)
         self._moulds = cast()
         self._spec = EngineSpec(
             name=NAME,
             mouth_px=mouth_px,
             buckets=(1,),
-            context_samples=self._net.context_samples,
-            lookahead_samples=self._net.lookahead_samples,
-            tensors=_tensors(self._net.window_samples, mouth_px),
+            context_samples=self._hearing.context_samples,
+            lookahead_samples=self._hearing.lookahead_samples,
+            tensors=_tensors(self._hearing.window_samples, mouth_px),
         )
 
     @property
@@ -61,7 +63,7 @@ class WarpEngine:
         return WarpFace(packet, landmarks, self._spec.mouth_px, Life(packet.avatar_id), self._moulds)
 
     def warm_up(self) -> None:
-        self._net.shapes(np.zeros((1, self._spec.window_samples), np.float32))
+        self._hearing.warm_up()
 
     def infer(self, jobs: Sequence[FaceJob]) -> list[FacePatch]:
         return [self._render(job) for job in jobs]
@@ -79,7 +81,8 @@ class WarpEngine:
             )
         if not np.isfinite(job.samples).all():
             raise EngineOutput(NAME, "the sound is not finite")
-        shape = MouthShape(*(float(element) for element in self._net.shapes(levelled(job.samples)[None])[0]))
+        said = self._hearing.hear(job.samples, job.index, job.generation, job.stream)
+        shape = MouthShape(*(float(element) for element in said.shapes))
         return FacePatch(job.index, job.generation, face.speak(shape, job.index), face.overlays(job.index))
 
 

@@ -12,11 +12,13 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from engines.contract import ANALYSIS_HZ, FRAME_SAMPLES_16K
+from engines.contract import ANALYSIS_HZ, FRAME_SAMPLES_16K, Stream
+from engines.errors import EngineUnavailable
 from engines.warp.augment import coloured_noise, with_noise
 from engines.warp.corpus import HELD_OUT_ESPEAK, HELD_OUT_FLITE, Utterance, held_out_utterances
 from engines.warp.disturbance import DISTURBANCES, disturbance
-from engines.warp.phones import CHANNELS, mouth_curves, read_alignment, visemes_at
+from engines.warp.hearing import Hearing
+from engines.warp.phones import CHANNELS, VISEMES, mouth_curves, read_alignment, visemes_at
 from engines.warp.speech import HOP_SAMPLES, MouthNet
 
 F32 = npt.NDArray[np.float32]
@@ -49,16 +51,36 @@ def follow(net: MouthNet, samples: F32) -> tuple[F32, F32]:
     return shapes[:count], odds[:count]
 
 
-def track(net: MouthNet, utterances: Sequence[Utterance]) -> Track:
+def said_of(net: MouthNet | Hearing, samples: F32) -> tuple[F32, F32]:
+    """What the network alone says of a recording, or the engine with all that it hears."""
+    return follow(net, samples) if isinstance(net, MouthNet) else hear_along(net, samples)
+
+
+def track(net: MouthNet | Hearing, utterances: Sequence[Utterance]) -> Track:
     """Follow each utterance and lay the truth beside it."""
     parts: list[tuple[F32, F32, I64, I64]] = []
     for utterance in utterances:
-        shapes, odds = follow(net, utterance.samples)
+        shapes, odds = said_of(net, utterance.samples)
         times_s = np.arange(len(shapes)) / ROWS_PER_S
         truth = mouth_curves(utterance.phones, times_s)
         parts.append((shapes, truth, odds.argmax(axis=1), visemes_at(utterance.phones, times_s)))
     said, true, said_visemes, true_visemes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Track(said, true, said_visemes, true_visemes)
+
+
+def hear_along(hearing: Hearing, samples: F32) -> tuple[F32, F32]:
+    """As `follow`, by all that the engine hears with: four streams of frames, each 10 ms behind the one before."""
+    count = len(samples) // HOP_SAMPLES
+    shapes, odds = np.zeros((count, len(CHANNELS)), np.float32), np.zeros((count, len(VISEMES)), np.float32)
+    steps = FRAME_SAMPLES_16K // HOP_SAMPLES
+    for phase in range(steps):
+        before = hearing.context_samples + FRAME_SAMPLES_16K // 2 - phase * HOP_SAMPLES
+        padded, stream = np.pad(samples, (before, hearing.window_samples)), Stream()
+        for index, row in enumerate(range(phase, count, steps)):
+            start = index * FRAME_SAMPLES_16K
+            said = hearing.hear(padded[start : start + hearing.window_samples], index, 0, stream)
+            shapes[row], odds[row] = said.shapes, said.visemes
+    return shapes, odds
 
 
 def pearson(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
@@ -142,10 +164,10 @@ def load_clips(folder: Path) -> list[Utterance]:
     return clips
 
 
-def opened_share(net: MouthNet, kind: str, crowd: Sequence[F32], level_dbfs: float, seed: int = 5) -> float:
+def opened_share(net: MouthNet | Hearing, kind: str, crowd: Sequence[F32], level_dbfs: float, seed: int = 5) -> float:
     """Share of 25 fps frames in which a disturbance opens the mouth."""
     sound = disturbance(kind, 20.0, crowd, seed) * np.float32(10.0 ** (level_dbfs / 20.0))
-    shapes, _ = follow(net, np.clip(sound, -1.0, 1.0))
+    shapes, _ = said_of(net, np.clip(sound, -1.0, 1.0))
     return round(float((shapes[2::4, 0] > OPEN_MOUTH).mean()), 3)
 
 
@@ -161,18 +183,19 @@ def cpu_ms_a_frame(net: MouthNet, rounds: int = 300) -> float:
 
 
 def held_out_table(net: MouthNet, clips: Path | None, progress: Callable[[str], None]) -> dict[str, Any]:
-    """The whole table. `clips` holds human recordings with alignments; without it that part is absent."""
+    """The whole table. `clips` holds human recordings with alignments; without it that part is absent.
+
+    Where pocketsphinx is installed, the same with its phones beside it.
+    """
     rms = held_out_utterances(HELD_OUT_FLITE)
     espeak = {voice: held_out_utterances(voice) for voice in HELD_OUT_ESPEAK}
     human = load_clips(clips) if clips is not None else []
     table: dict[str, Any] = {"speech": {}, "opened_share": {}}
-    sets: dict[str, Sequence[Utterance]] = {f"flite_{HELD_OUT_FLITE}": rms}
-    sets |= {f"espeak_{voice.rpartition('+')[2]}": heard for voice, heard in espeak.items()}
+    voices: dict[str, Sequence[Utterance]] = {f"flite_{HELD_OUT_FLITE}": rms}
+    sets = voices | {f"espeak_{voice.rpartition('+')[2]}": heard for voice, heard in espeak.items()}
     if human:
-        sets["human"] = human
-    for name, heard in list(sets.items()):
-        if name.startswith("espeak"):
-            continue
+        voices["human"] = sets["human"] = human
+    for name, heard in voices.items():
         sets[f"{name}_pink_10db"] = in_noise(heard, NOISE_SNR_DB)
         sets[f"{name}_white_10db"] = in_noise(heard, NOISE_SNR_DB, slope=0.0)
         sets[f"{name}_minus_40_dbfs"] = at_level(heard, -40.0)
@@ -180,11 +203,56 @@ def held_out_table(net: MouthNet, clips: Path | None, progress: Callable[[str], 
     for name, heard in sets.items():
         progress(name)
         table["speech"][name] = row(track(net, heard))
-    crowd = [u.samples for u in (*rms[:8], *(u for heard in espeak.values() for u in heard[:8]), *human)]
-    for kind in DISTURBANCES:
+    crowds = {"babble": [u.samples for u in rms[:8]], "babble_of_many": _many(rms, *espeak.values(), human)}
+    for kind in (*DISTURBANCES, "babble_of_many"):
         for level in (-15.0, -30.0, -45.0):
-            share = opened_share(net, kind, crowd, level)
+            share = opened_share(net, kind.removesuffix("_of_many"), crowds.get(kind, ()), level)
             table["opened_share"][f"{kind}_{-level:.0f}_below_full_scale"] = share
     table["cpu_ms_a_frame"] = cpu_ms_a_frame(net)
     table["lookahead_ms"] = net.lookahead_samples * 1000 / ANALYSIS_HZ
+    with_phones = _with_phones(net)
+    if with_phones is not None:
+        _add_phones(table, with_phones, voices, crowds, progress)
     return table
+
+
+def _many(*groups: Sequence[Utterance]) -> list[F32]:
+    """Eight recordings, of each group in turn."""
+    spoken = [group for group in groups if group]
+    return [spoken[i % len(spoken)][i // len(spoken)].samples for i in range(8)]
+
+
+def _with_phones(net: MouthNet) -> Hearing | None:
+    try:
+        return Hearing("pocketsphinx", net)
+    except EngineUnavailable:
+        return None
+
+
+def _add_phones(
+    table: dict[str, Any],
+    hearing: Hearing,
+    voices: dict[str, Sequence[Utterance]],
+    crowds: dict[str, list[F32]],
+    progress: Callable[[str], None],
+) -> None:
+    """The unspoilt English voices and the loudest of the other sound once more, as the engine hears with phones."""
+    for name, heard in voices.items():
+        progress(f"{name}_with_phones")
+        table["speech"][f"{name}_with_phones"] = row(track(hearing, heard))
+    for kind in (*DISTURBANCES, "babble_of_many"):
+        share = opened_share(hearing, kind.removesuffix("_of_many"), crowds.get(kind, ()), -15.0)
+        table["opened_share"][f"{kind}_15_below_full_scale_with_phones"] = share
+    table["cpu_ms_a_frame_with_phones"] = _cpu_ms_with_phones(hearing, next(iter(voices.values()))[0].samples)
+    table["lookahead_with_phones_ms"] = hearing.lookahead_samples * 1000 / ANALYSIS_HZ
+
+
+def _cpu_ms_with_phones(hearing: Hearing, samples: F32) -> float:
+    """Median CPU time of one frame of a stream of speech."""
+    stream, spent_ns = Stream(), []
+    for index in range((len(samples) - hearing.window_samples) // FRAME_SAMPLES_16K):
+        start = index * FRAME_SAMPLES_16K
+        before_ns = time.process_time_ns()
+        hearing.hear(samples[start : start + hearing.window_samples], index, 0, stream)
+        spent_ns.append(time.process_time_ns() - before_ns)
+    return round(float(np.median(spent_ns)) / 1e6, 3)

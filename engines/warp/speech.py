@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +30,20 @@ SMOOTHING = np.array([0.25, 0.5, 0.25], np.float32)
 """Weights of the network's words for 10 ms before, in and 10 ms after the middle of the frame: symmetric, so no lag."""
 
 
+PRESENCE = ("hidden.weight", "hidden.bias", "out.weight", "out.bias")
+"""Weights that say whether one voice stands out, under `presence.` in the file."""
+
+
 def shipped_weights() -> Path:
     """Where the weights lie in this installation; training writes them there."""
     with resources.as_file(resources.files("engines.warp").joinpath(WEIGHTS)) as path:
         return path
+
+
+def header_of(body: bytes) -> dict[str, str]:
+    """What a weights file says of itself."""
+    header: dict[str, str] = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])["__metadata__"]
+    return header
 
 
 def mel_filters(warp: float = 1.0) -> F32:
@@ -76,6 +87,44 @@ class _Block:
     point_bias: F32
 
 
+class Reading(NamedTuple):
+    """What the network says of some moments, one row each."""
+
+    shapes: F32
+    """(..., 6) f32 0..1: open, wide, round, fv, press, tongue."""
+    visemes: F32
+    """(..., 14) f32: probabilities."""
+    presence: F32
+    """(...) f32 0..1: whether one voice stands out. The shapes are already shut by it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Presence:
+    """Whether one voice stands out, from 0 to 1: two small layers over what the network made of the sound."""
+
+    hidden: F32
+    """(channels + 2 * channels, width): its last layer, then mean and spread of its first over all it looked at."""
+    hidden_bias: F32
+    out: F32
+    """(width,)."""
+    out_bias: F32
+
+    @classmethod
+    def of(cls, weights: Mapping[str, F32]) -> _Presence | None:
+        """None where the file has none: then all sound counts as somebody speaking."""
+        if f"presence.{PRESENCE[0]}" not in weights:
+            return None
+        hidden = np.ascontiguousarray(weights["presence.hidden.weight"].T)
+        return cls(
+            hidden, weights["presence.hidden.bias"], weights["presence.out.weight"], weights["presence.out.bias"]
+        )
+
+    def __call__(self, heard: F32) -> F32:
+        """(B, T, 3 * channels) -> (B, T, 1)."""
+        inner = _rectified(heard @ self.hidden + self.hidden_bias)
+        return _sigmoid(inner @ self.out + self.out_bias)[..., None]
+
+
 class MouthNet:
     """Mouth shapes from windows of sound. Stateless and read-only: any thread may call it."""
 
@@ -99,9 +148,11 @@ class MouthNet:
             weights["viseme.bias"],
         )
         self._gain, self._floor = weights["gain"], weights["floor"]
+        self._presence = _Presence.of(weights)
         if self._input.shape[0] != 3 * MEL_BANDS:
             raise EngineContract("mouth_net input.weight", f"3 x {MEL_BANDS} inputs", str(self._input.shape))
-        history = 2 + 2 * sum(dilations)
+        self.lookahead_rows = lookahead_frames
+        self.history = history = 2 + 2 * sum(dilations)
         """Mel rows the network looks back from its newest one."""
         reach = len(SMOOTHING) // 2
         middle, half = FRAME_SAMPLES_16K // 2, MEL_WINDOW_SAMPLES // 2
@@ -118,7 +169,7 @@ class MouthNet:
     @classmethod
     def read(cls, body: bytes) -> MouthNet:
         """The network in a weights file that `engines.warp.training` wrote."""
-        header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])["__metadata__"]
+        header = header_of(body)
         weights = {name: value.astype(np.float32) for name, value in safetensors.numpy.load(body).items()}
         dilations = tuple(int(d) for d in header["dilations"].split())
         return cls(weights, dilations, int(header["lookahead_frames"]))
@@ -133,9 +184,14 @@ class MouthNet:
 
         Raises EngineContract for another length.
         """
+        return self.hear(windows).shapes
+
+    def hear(self, windows: F32) -> Reading:
+        """As `shapes`, with all else the network says of mid-frame; B rows of each."""
         if windows.ndim != 2 or windows.shape[1] != self.window_samples:
             raise EngineContract("mouth_net windows", f"(B, {self.window_samples})", str(windows.shape))
-        return self._shapes(self._features(windows))[:, 0]
+        said = self._said(log_mel(windows))
+        return Reading(said.shapes[:, 0], said.visemes[:, 0], said.presence[:, 0])
 
     def along(self, samples: F32) -> tuple[F32, F32]:
         """(n,) f32, n >= window_samples -> (m, 6) shapes and (m, 14) viseme probabilities, a row for each 10 ms.
@@ -144,25 +200,43 @@ class MouthNet:
         """
         if samples.ndim != 1 or len(samples) < self.window_samples:
             raise EngineContract("mouth_net samples", f"(n >= {self.window_samples},)", str(samples.shape))
-        features = self._features(samples[None])
-        scores = features @ self._viseme + self._viseme_bias
+        said = self._said(log_mel(samples[None]))
+        return said.shapes[0], said.visemes[0]
+
+    def _said(self, mel: F32) -> Reading:
+        """(B, rows, MEL_BANDS) -> (B, rows - history - 2, ...): smoothed; doubts and crowds shut the mouth."""
+        layers = self.layers(mel)
+        last = layers[..., : len(self._shape)]
+        smooth = _smoothed(_sigmoid(last @ self._shape + self._shape_bias))
+        shapes = np.clip((smooth - self._floor) * self._gain, 0.0, 1.0)
+        scores = last @ self._viseme + self._viseme_bias
         odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        return self._shapes(features)[0], _smoothed(odds / odds.sum(axis=-1, keepdims=True))[0]
+        presence = np.ones_like(shapes[..., 0])
+        if self._presence is not None:
+            presence = _smoothed(self._presence(layers))[..., 0]
+        shapes = (shapes * presence[..., None]).astype(np.float32)
+        return Reading(shapes, _smoothed(odds / odds.sum(axis=-1, keepdims=True)), presence)
 
-    def _shapes(self, features: F32) -> F32:
-        """(B, T, channels) -> (B, T - 2, 6): smoothed, then calibrated so that doubts shut the mouth."""
-        smooth = _smoothed(_sigmoid(features @ self._shape + self._shape_bias))
-        shapes: F32 = np.clip((smooth - self._floor) * self._gain, 0.0, 1.0).astype(np.float32)
-        return shapes
+    def opening(self, layers: F32) -> F32:
+        """(..., 3 * channels) -> (...): how far the mouth would open by this row alone, whoever speaks."""
+        logits = layers[..., : len(self._shape)] @ self._shape[:, 0] + self._shape_bias[0]
+        opening: F32 = np.clip((_sigmoid(logits) - self._floor[0]) * self._gain[0], 0.0, 1.0)
+        return opening
 
-    def _features(self, sound: F32) -> F32:
-        """(B, samples) -> (B, T, channels): the network's last layer; T is 3 for a window, 1 more each 10 ms."""
-        x: F32 = (log_mel(sound) - self._mean) * self._scale
-        x = _rectified(_convolve(x, self._input, self._input_bias, 1))
+    def layers(self, mel: F32) -> F32:
+        """(B, rows, MEL_BANDS) log-mel -> (B, T, 3 * channels), T = rows - history: 3 for a window, 1 more each 10 ms.
+
+        The last layer, then mean and spread of the first over all the rows it comes from.
+        """
+        first = _rectified(_convolve((mel - self._mean) * self._scale, self._input, self._input_bias, 1))
+        x = first
         for block in self._blocks:
             inner = _rectified(_convolve(x, block.taps, block.taps_bias, block.dilation))
             x = x[:, 2 * block.dilation :] + inner @ block.point + block.point_bias
-        return x
+        over = np.lib.stride_tricks.sliding_window_view(first, first.shape[1] - x.shape[1] + 1, axis=1)
+        mean = over.mean(axis=-1)
+        spread = np.sqrt(np.maximum((over * over).mean(axis=-1) - mean * mean, 0.0))
+        return np.concatenate([x, mean, spread], axis=-1)
 
 
 def _smoothed(steps: F32) -> F32:

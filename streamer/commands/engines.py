@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -44,23 +45,56 @@ def train_warp_audio(
     """Make speech with flite and espeak-ng, train the mouth network on it, and score it (one core, some minutes)."""
     from dataclasses import replace
 
-    from engines.errors import EngineUnavailable
-    from engines.warp.score import held_out_table
-    from engines.warp.speech import MouthNet, shipped_weights
+    from engines.warp.speech import shipped_weights
 
-    try:
-        from engines.warp import training
-    except ImportError as error:
-        raise EngineUnavailable(
-            "warp", "training needs torch", "Install it: pip install 'liveanchor[musetalk]'."
-        ) from error
-
+    training, presence = _training()
     chosen: dict[str, Any] = {"seed": seed, "steps": steps, "takes": takes, "corpus_scale": corpus_scale}
     recipe = replace(training.Recipe(), **{name: value for name, value in chosen.items() if value is not None})
     out = out or shipped_weights()
-    record = training.train(out, recipe, _say)
-    record["score"] = held_out_table(MouthNet.read(out.read_bytes()), clips, _say)
-    training.write_record(out, record)
+    utterances = training.training_utterances(recipe.seed, scale=recipe.corpus_scale)
+    record = training.train(out, recipe, _say, utterances)
+    record["presence"] = presence.add(out, utterances, presence.PresenceRecipe(), _say)
+    _score_and_record(out, record, clips)
+
+
+@train.command("warp-presence")
+def train_warp_presence(
+    weights: Annotated[Path | None, typer.Option(help="Weights file to change; the shipped one by default.")] = None,
+    clips: Clips = None,
+) -> None:
+    """Train only the mouth network's last word, whether one voice stands out, and score the whole."""
+    from engines.warp.speech import shipped_weights
+
+    training, presence = _training()
+    weights = weights or shipped_weights()
+    record = json.loads(weights.with_suffix(".json").read_text())
+    made_by = record["recipe"]
+    utterances = training.training_utterances(made_by["seed"], scale=made_by["corpus_scale"])
+    record["presence"] = presence.add(weights, utterances, presence.PresenceRecipe(), _say)
+    _score_and_record(weights, record, clips)
+
+
+def _training() -> tuple[ModuleType, ModuleType]:
+    """The modules that need torch."""
+    from engines.errors import EngineUnavailable
+
+    try:
+        from engines.warp import presence, training
+    except ImportError as error:
+        remedy = "Install it: pip install 'liveanchor[musetalk]'."
+        raise EngineUnavailable("warp", "training needs torch", remedy) from error
+    return training, presence
+
+
+def _score_and_record(weights: Path, record: dict[str, Any], clips: Path | None) -> None:
+    """The record is written before it is scored, so that no training is lost to a missing clip."""
+    from engines.warp import training
+    from engines.warp.score import held_out_table
+    from engines.warp.speech import MouthNet
+
+    training.write_record(weights, record)
+    record["score"] = held_out_table(MouthNet.read(weights.read_bytes()), clips, _say)
+    training.write_record(weights, record)
     _show(record["score"])
 
 
@@ -104,4 +138,7 @@ def _show(table: dict[str, Any]) -> None:
     for name, share in table["opened_share"].items():
         shut.add_row(name, f"{share:.3f}")
     console.print(shut)
-    console.print(f"{table['cpu_ms_a_frame']:.2f} ms CPU a frame, look-ahead {table['lookahead_ms']:.1f} ms")
+    for name in ("", "_with_phones"):
+        if f"cpu_ms_a_frame{name}" in table:
+            cpu_ms, lookahead_ms = table[f"cpu_ms_a_frame{name}"], table[f"lookahead{name}_ms"]
+            console.print(f"{cpu_ms:.2f} ms CPU a frame, look-ahead {lookahead_ms:.1f} ms{name.replace('_', ' ')}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from engines.contract import Face, FaceJob
+from engines.contract import Face, FaceJob, Stream
 from streamer.channel import Channel, ChannelClosed
 from streamer.clock import Clock
 from streamer.media import AudioWindow, FrameSound, RenderedMouth
@@ -32,6 +32,7 @@ class LipSync:
         self._face = face
         self._renderer = renderer
         self._deadline_ns = deadline_ns
+        self._stream = Stream()
         self.generation = 0
 
     def recast(self, face: Face, renderer: Renderer) -> None:
@@ -54,7 +55,7 @@ class LipSync:
         if not window.voiced or window.generation < self.generation or deadline_ns <= now_ns:
             return None
         window.stamps.queued_ns = now_ns
-        return FaceJob(self._face, window.index, window.generation, deadline_ns, window.samples16)
+        return FaceJob(self._face, window.index, window.generation, deadline_ns, window.samples16, self._stream)
 
     def submit(self, job: FaceJob, deliver: Callable[[RenderedMouth], None]) -> None:
         self._renderer.submit(job, deliver)

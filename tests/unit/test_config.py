@@ -31,6 +31,15 @@ def test_file_and_flags_are_laid_over_each_other(tmp_path):
     assert found.ice.servers[0].urls == ("stun:localhost:3478",)
 
 
+def test_a_flag_for_the_engine_keeps_the_options_of_the_file(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text("[engine_options]\nmouth_px = 384\n")
+    assert config.load(path, {"engine_options.phones": "pocketsphinx"}).engine_options == {
+        "mouth_px": 384,
+        "phones": "pocketsphinx",
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [("prot = 1", "prot"), ("port = 'x'", "port"), ("port =", "TOML"), ("[vad]\naggressiveness = 9", "aggressiveness")],
