@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from engines.contract import ANALYSIS_HZ, FRAME_SAMPLES_16K, Stream
 from engines.errors import EngineUnavailable
+from engines.warp.level import SteadyGain, raised
 from engines.warp.phones import MOUTHS, Phone
 
 F32 = npt.NDArray[np.float32]
@@ -30,13 +31,14 @@ PRIMING_SAMPLES = 3200
 """Sound before a frame that a decoder is given when it begins there."""
 LONG_SAMPLES, LONGEST_SAMPLES = 15 * ANALYSIS_HZ, 40 * ANALYSIS_HZ
 """Age at which a decoder, which slows down as it goes, begins anew: in the next pause, or at once."""
+LEARNING_WINDOWS = 12
 NEWEST_PHONES = 12
 REMEDY = "Install the extra: pip install 'liveanchor[pocketsphinx]'."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A frame's sound, as in `engines.contract.FaceJob`, at a level the decoder was trained at."""
+    """A frame's sound, as in `engines.contract.FaceJob`."""
 
     samples: F32
     context_samples: int
@@ -54,6 +56,8 @@ class Decoder(Protocol):
     def end_utt(self) -> None: ...
 
     def seg(self) -> Any: ...
+
+    def get_cmn(self, update: bool) -> Any: ...
 
 
 def open_decoder() -> Decoder:
@@ -82,8 +86,10 @@ class Ear:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
+        self._gain = SteadyGain()
         self._open = False
         self._generation = 0
+        self._windows = 0
         self._began = 0
         self._heard = 0
 
@@ -100,14 +106,22 @@ class Ear:
             self._begin(max(start, frame - PRIMING_SAMPLES))
             self._generation = window.generation
         if self._heard < end:
-            new = (np.clip(window.samples[self._heard - start :], -1.0, 1.0) * 32767).astype(np.int16)
-            self._decoder.process_raw(new.tobytes(), False, False)
+            new = raised(window.samples[self._heard - start :], self._gain.gain_db(window.samples))
+            pcm = (np.clip(new, -1.0, 1.0) * 32767).astype(np.int16)
+            self._decoder.process_raw(pcm.tobytes(), False, False)
             self._heard = end
+            self._learn_the_voice()
         found = self._found((frame + FRAME_SAMPLES_16K // 2 - self._began) / ANALYSIS_HZ)
         age = end - self._began
         if age > LONGEST_SAMPLES or (age > LONG_SAMPLES and found and found[-1].name == "pau"):
             self._begin(end)
         return found
+
+    def _learn_the_voice(self) -> None:
+        """Left alone, a decoder takes up a microphone and a voice only after 8 s of an utterance, or at its end."""
+        self._windows += 1
+        if self._windows % LEARNING_WINDOWS == 0:
+            self._decoder.get_cmn(True)
 
     def _begin(self, position: int) -> None:
         if self._open:

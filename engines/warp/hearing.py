@@ -43,16 +43,18 @@ class Hearing:
 
     def hear(self, samples: F32, index: int = 0, generation: int = 0, stream: Stream | None = None) -> Reading:
         """What is said in the middle of a frame: (6,), (14,) and a scalar. Parameters as in `FaceJob`."""
-        sound = levelled(samples)
-        said = Reading(*(part[0] for part in self._net.hear(sound[None, : self._net.window_samples])))
+        sound = levelled(samples[: self._net.window_samples])
+        said = Reading(*(part[0] for part in self._net.hear(sound[None])))
         if self._ears is None:
             return said
-        phones = self._ears.phones(ear.Window(sound, self.context_samples, index, generation), stream)
+        phones = self._ears.phones(ear.Window(samples, self.context_samples, index, generation), stream)
         if not phones:
             return said
         viseme = np.eye(len(VISEMES), dtype=np.float32)[visemes_at(phones, np.zeros(1))[0]]
+        # A decoder finds phones in any sound, so the less certain it is that somebody speaks, the less they count.
+        share = PHONES_SHARE * float(said.presence)
         return Reading(
-            (1 - PHONES_SHARE) * said.shapes + PHONES_SHARE * said.presence * mouth_at(phones, 0.0),
-            (1 - PHONES_SHARE) * said.visemes + PHONES_SHARE * viseme,
+            (1.0 - share) * said.shapes + share * said.presence * mouth_at(phones, 0.0),
+            (1.0 - share) * said.visemes + share * viseme,
             said.presence,
         )

@@ -33,6 +33,9 @@ class PresenceRecipe:
     talkers: tuple[int, int] = (5, 14)
     one_voice_share: float = 0.5
     """Share of the crowds whose talkers all have the same voice: the hardest to tell from one talker."""
+    noisy_share: float = 0.6
+    """Share of the utterances in front of strong noise or a crowd besides: that must not be taken for nobody."""
+    noisy_snr_db: tuple[float, float] = (4.0, 18.0)
     quiet_share: float = 1.2
     """Takes without a talker, for each utterance."""
     epochs: int = 8
@@ -87,6 +90,19 @@ def _nobody(crowd: Sequence[Utterance], recipe: PresenceRecipe, draw: Draw) -> F
     return log_mel(sound, mel_filters(draw.uniform(0.85, 1.2)))
 
 
+def _noisy(utterance: Utterance, crowd: Sequence[Utterance], recipe: PresenceRecipe, draw: Draw) -> Utterance:
+    """Some utterances in front of strong noise or a crowd."""
+    if draw.random() >= recipe.noisy_share:
+        return utterance
+    count = len(utterance.samples)
+    if draw.random() < 0.5:
+        noise = augment.coloured_noise(count, draw.uniform(-0.2, 1.8), draw)
+    else:
+        noise = _company(count, crowd, recipe, draw)
+    noisy = augment.with_noise(utterance.samples, noise, draw.uniform(*recipe.noisy_snr_db))
+    return Utterance(noisy, utterance.phones, utterance.voice)
+
+
 def listen(
     net: MouthNet, utterances: Sequence[Utterance], recipe: PresenceRecipe, progress: Callable[[str], None]
 ) -> Rows:
@@ -98,7 +114,7 @@ def listen(
     weight: list[F32] = []
     past = net.history - net.lookahead_rows
     for number, i in enumerate(draw.permutation(len(utterances))):
-        mel, shapes, _ = spoilt_take(utterances[i], utterances, spoiling, draw)
+        mel, shapes, _ = spoilt_take(_noisy(utterances[i], utterances, recipe, draw), utterances, spoiling, draw)
         rows = net.layers(mel[None])[0]
         true = shapes[past : past + len(rows)]
         heard.append(rows.astype(np.float16))

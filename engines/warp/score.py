@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,16 +51,15 @@ def follow(net: MouthNet, samples: F32) -> tuple[F32, F32]:
     return shapes[:count], odds[:count]
 
 
-def said_of(net: MouthNet | Hearing, samples: F32) -> tuple[F32, F32]:
-    """What the network alone says of a recording, or the engine with all that it hears."""
-    return follow(net, samples) if isinstance(net, MouthNet) else hear_along(net, samples)
-
-
 def track(net: MouthNet | Hearing, utterances: Sequence[Utterance]) -> Track:
-    """Follow each utterance and lay the truth beside it."""
+    """Follow each utterance and lay the truth beside it. What remembers hears them as one session, one by one."""
+    streams = {phase: Stream() for phase in range(FRAME_SAMPLES_16K // HOP_SAMPLES)}
     parts: list[tuple[F32, F32, I64, I64]] = []
-    for utterance in utterances:
-        shapes, odds = said_of(net, utterance.samples)
+    for number, utterance in enumerate(utterances):
+        if isinstance(net, MouthNet):
+            shapes, odds = follow(net, utterance.samples)
+        else:
+            shapes, odds = hear_along(net, utterance.samples, streams, number)
         times_s = np.arange(len(shapes)) / ROWS_PER_S
         truth = mouth_curves(utterance.phones, times_s)
         parts.append((shapes, truth, odds.argmax(axis=1), visemes_at(utterance.phones, times_s)))
@@ -68,17 +67,19 @@ def track(net: MouthNet | Hearing, utterances: Sequence[Utterance]) -> Track:
     return Track(said, true, said_visemes, true_visemes)
 
 
-def hear_along(hearing: Hearing, samples: F32) -> tuple[F32, F32]:
-    """As `follow`, by all that the engine hears with: four streams of frames, each 10 ms behind the one before."""
+def hear_along(hearing: Hearing, samples: F32, streams: Mapping[int, Stream], generation: int = 0) -> tuple[F32, F32]:
+    """As `follow`, by all that the engine hears with: streams of frames, each so many times 10 ms behind the first.
+
+    Rows of none of the streams stay 0.
+    """
     count = len(samples) // HOP_SAMPLES
     shapes, odds = np.zeros((count, len(CHANNELS)), np.float32), np.zeros((count, len(VISEMES)), np.float32)
-    steps = FRAME_SAMPLES_16K // HOP_SAMPLES
-    for phase in range(steps):
+    for phase, stream in streams.items():
         before = hearing.context_samples + FRAME_SAMPLES_16K // 2 - phase * HOP_SAMPLES
-        padded, stream = np.pad(samples, (before, hearing.window_samples)), Stream()
-        for index, row in enumerate(range(phase, count, steps)):
+        padded = np.pad(samples, (before, hearing.window_samples))
+        for index, row in enumerate(range(phase, count, FRAME_SAMPLES_16K // HOP_SAMPLES)):
             start = index * FRAME_SAMPLES_16K
-            said = hearing.hear(padded[start : start + hearing.window_samples], index, 0, stream)
+            said = hearing.hear(padded[start : start + hearing.window_samples], index, generation, stream)
             shapes[row], odds[row] = said.shapes, said.visemes
     return shapes, odds
 
@@ -167,7 +168,8 @@ def load_clips(folder: Path) -> list[Utterance]:
 def opened_share(net: MouthNet | Hearing, kind: str, crowd: Sequence[F32], level_dbfs: float, seed: int = 5) -> float:
     """Share of 25 fps frames in which a disturbance opens the mouth."""
     sound = disturbance(kind, 20.0, crowd, seed) * np.float32(10.0 ** (level_dbfs / 20.0))
-    shapes, _ = said_of(net, np.clip(sound, -1.0, 1.0))
+    sound = np.clip(sound, -1.0, 1.0)
+    shapes, _ = follow(net, sound) if isinstance(net, MouthNet) else hear_along(net, sound, {2: Stream()})
     return round(float((shapes[2::4, 0] > OPEN_MOUTH).mean()), 3)
 
 

@@ -81,27 +81,21 @@ def crowd() -> list[np.ndarray]:
     return [*spoken, *(clip.samples for clip in load_clips(DATA))]
 
 
-def test_many_talkers_of_one_voice_open_the_mouth_less_than_a_tenth_of_the_time(net: MouthNet) -> None:
-    reader = [clip.samples for clip in load_clips(DATA)]
-    shares = [opened_share(net, "babble", reader, level, seed) for level in (-15.0, -30.0) for seed in (5, 6, 7)]
-    assert max(shares) < 0.10
-
-
 @pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
 def test_many_talkers_of_an_unheard_voice_open_the_mouth_less_than_a_tenth_of_the_time(net: MouthNet) -> None:
     voice = [utterance.samples for utterance in held_out_utterances(HELD_OUT_FLITE)[:8]]
-    assert opened_share(net, "babble", voice, -15.0) < 0.10
+    assert max(opened_share(net, "babble", voice, -15.0, seed) for seed in (5, 6, 7)) < 0.10
 
 
 def test_somebody_who_speaks_in_a_crowd_still_opens_the_mouth(
     net: MouthNet, human: Track, crowd: list[np.ndarray]
 ) -> None:
     clips = [
-        Utterance(with_noise(c.samples, disturbance("babble", 20.0, crowd, 9)[: len(c.samples)], 10.0), c.phones, "")
+        Utterance(with_noise(c.samples, disturbance("babble", 20.0, crowd, 9)[: len(c.samples)], 15.0), c.phones, "")
         for c in load_clips(DATA)
     ]
     heard = track(net, clips)
-    assert r_open(heard) >= r_open(human) - 0.12
+    assert r_open(heard) >= r_open(human) - 0.08
     assert heard.said[:, 0].std() >= 0.7 * human.said[:, 0].std()
 
 
@@ -109,7 +103,7 @@ def test_somebody_who_speaks_in_a_crowd_still_opens_the_mouth(
 def test_other_sound_opens_the_mouth_less_than_a_tenth_of_the_time(
     net: MouthNet, kind: str, crowd: list[np.ndarray]
 ) -> None:
-    assert opened_share(net, kind, crowd, -20.0) < 0.10
+    assert opened_share(net, kind, crowd, -15.0) < 0.10
 
 
 @pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
@@ -120,8 +114,8 @@ def test_a_voice_never_heard_in_training_scores(net: MouthNet) -> None:
 def test_with_phones_human_speech_is_followed_better_and_no_later(human: Track) -> None:
     pytest.importorskip("pocketsphinx")
     heard = track(Hearing("pocketsphinx"), load_clips(DATA))
-    assert r_open(heard) >= 0.83
-    assert r_open(heard) > r_open(human)
+    assert r_open(heard) >= 0.82  # of these two clips; of all five see mouth_net.json
+    assert r_open(heard) >= r_open(human) + 0.02
     assert float((heard.said_visemes == heard.true_visemes).mean()) >= 0.60
     assert abs(lag_ms(heard.said[:, 0], heard.true[:, 0])) <= 20.0
 

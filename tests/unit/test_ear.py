@@ -43,6 +43,9 @@ class Tape:
     def end_utt(self):
         pass
 
+    def get_cmn(self, update):
+        assert update
+
     def seg(self):
         rows = sum(map(len, self.lives[-1])) // 160
         return [SimpleNamespace(start_frame=0, end_frame=rows, word="SIL")] if rows else None
