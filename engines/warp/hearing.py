@@ -17,6 +17,7 @@ F32 = npt.NDArray[np.float32]
 PHONES = ("pocketsphinx",)
 """What can be named to hear phones with."""
 PHONES_SHARE = 0.5
+SILENCE = VISEMES.index("sil")
 
 
 class Hearing:
@@ -51,8 +52,9 @@ class Hearing:
         if not phones:
             return said
         viseme = np.eye(len(VISEMES), dtype=np.float32)[visemes_at(phones, np.zeros(1))[0]]
-        # A decoder finds phones in any sound, so the less certain it is that somebody speaks, the less they count.
-        share = PHONES_SHARE * float(said.presence)
+        # A decoder finds phones in any sound: they count as far as the network hears somebody speak, and not a pause.
+        spoken = min(1.0, 2.0 * (1.0 - float(said.visemes[SILENCE])))
+        share = PHONES_SHARE * float(said.presence) * spoken
         return Reading(
             (1.0 - share) * said.shapes + share * said.presence * mouth_at(phones, 0.0),
             (1.0 - share) * said.visemes + share * viseme,
