@@ -53,6 +53,8 @@ def port_range(text: str) -> tuple[int, int]:
     return int(low), int(high)
 
 
+STDERR = 2
+"""Its file descriptor."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 
 
@@ -66,10 +68,15 @@ def give_memory_back() -> None:
         mallopt(option, value)
 
 
+def log_handler() -> logging.Handler:
+    """Writes to standard error as the process was given it, whatever wraps it in Python; where it has none, nowhere."""
+    return logging.NullHandler() if sys.__stderr__ is None else Scribe(STDERR)
+
+
 def run(config: Config, *, print_url: bool) -> None:
     """Serve until stopped."""
     give_memory_back()
-    logging.basicConfig(level=logging.WARNING, handlers=[Scribe(sys.stderr.fileno())])
+    logging.basicConfig(level=logging.WARNING, handlers=[log_handler()])
     logging.getLogger("streamer").setLevel(logging.INFO)
     terminal = Terminal(print_url=print_url)
     announcements = Announcements(terminal.on_progress, terminal.on_ready)

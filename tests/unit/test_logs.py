@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from streamer.commands.serving import log_handler
 from streamer.telemetry import logs
 from streamer.telemetry.logs import Line, Scribe
 
@@ -79,3 +80,13 @@ def test_lines_that_find_no_room_are_counted_and_the_next_reader_is_told(pipe, m
     (lost,) = [int(line.rpartition("=")[2]) for line in told if "log_lines_lost" in line]
     assert len(kept) + lost == 101
     assert 10 <= len(kept) <= 12
+
+
+@pytest.mark.parametrize("stderr", [None, object()], ids=["none", "a wrapper without a descriptor"])
+def test_server_finds_where_to_log_whatever_standard_error_is(monkeypatch, stderr):
+    monkeypatch.setattr("sys.stderr", stderr)
+    if stderr is None:
+        monkeypatch.setattr("sys.__stderr__", None)
+    handler = log_handler()
+    assert isinstance(handler, logging.NullHandler if stderr is None else Scribe)
+    handler.close()
