@@ -60,7 +60,12 @@ async def heard(reader):
 
 
 @pytest.mark.parametrize(
-    ("beginning", "drops"), [("", b""), ("GE", b""), ("GET / HTTP/1.1\r\nHost: HOST\r\nX-Slow: ", b"x")]
+    ("beginning", "drops"),
+    [
+        pytest.param("", b"", marks=pytest.mark.long),
+        pytest.param("GE", b"", marks=pytest.mark.long),
+        ("GET / HTTP/1.1\r\nHost: HOST\r\nX-Slow: ", b"x"),
+    ],
 )
 async def test_headers_that_never_end_cost_a_connection_for_moments_only(url, beginning, drops):
     assert await dripped(url, beginning, drops) == b""
@@ -70,8 +75,8 @@ async def test_headers_that_never_end_cost_a_connection_for_moments_only(url, be
     ("path", "kind"),
     [
         ("sessions?avatar=ruby", "application/sdp"),
-        ("avatars?avatar=slow", "image/png"),
-        ("avatars/ruby/render", "audio/wav"),
+        pytest.param("avatars?avatar=slow", "image/png", marks=pytest.mark.long),
+        pytest.param("avatars/ruby/render", "audio/wav", marks=pytest.mark.long),
     ],
 )
 async def test_body_that_trickles_is_refused_with_408(url, path, kind):
