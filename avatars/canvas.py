@@ -36,10 +36,10 @@ T = TypeVar("T")
 ANCHOR_CACHE_BYTES = 192 << 20
 """Finished anchor frames kept per canvas; a clip that needs more converts them again as they come round."""
 SPOT_CACHE_FRAMES = 512
-_Lid = tuple[Box, Planes, Planes]
-"""Rectangle on the canvas, planes and masks of an overlay."""
 LIVING_CACHE_FRAMES = 32
 """Anchor frames with lids or gaze laid over them, kept per canvas."""
+_Lid = tuple[Box, Planes, Planes]
+"""Rectangle on the canvas, planes and masks of an overlay."""
 
 
 class Overlay(Protocol):

@@ -17,6 +17,14 @@ SUFFIX = ".mp4"
 """Of films that can carry a manifest; WebM cannot."""
 SOURCE_TYPE = "http://cv.iptc.org/newscodes/digitalsourcetype/compositeWithTrainedAlgorithmicMedia"
 """A given portrait and a given or synthesised voice, with a mouth that a trained network moves."""
+_SETTINGS = {"core": {"backing_store_memory_threshold_in_mb": 8}}
+"""Not the whole film in memory, but a temporary file; the library hashes in pieces of up to 256 MB all the same."""
+_CURVES = {256: "es256", 384: "es384", 521: "es512"}
+_PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c636800"
+    "000082008177cd72b60000000049454e44ae426082"
+)
+"""A PNG, to try a certificate on."""
 
 
 class FilmSigner:
@@ -99,20 +107,8 @@ def _key_of(path: Path) -> tuple[bytes, str]:
     return key.private_bytes(*whole), algorithm
 
 
-_SETTINGS = {"core": {"backing_store_memory_threshold_in_mb": 8}}
-"""Not the whole film in memory, but a temporary file; the library hashes in pieces of up to 256 MB all the same."""
-_CURVES = {256: "es256", 384: "es384", 521: "es512"}
-
-
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read ({error.strerror})") from error
-
-
-_PIXEL = bytes.fromhex(
-    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c636800"
-    "000082008177cd72b60000000049454e44ae426082"
-)
-"""A PNG, to try a certificate on."""

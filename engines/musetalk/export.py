@@ -23,8 +23,6 @@ PROBES = {"unet": (), "decoder": ("mid", "picture"), "tiny": ("picture",)}
 """Outputs beside the contract's: only there to be compared, no backend computes them live."""
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16}
 _KEY = "liveanchor."
-
-
 PARTS_OF = {"unet": ("unet",), "decoder": ("vae",), "tiny": ()}
 """What of the networks a stage needs; the small decoder is a thing of its own."""
 

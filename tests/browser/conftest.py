@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 import pytest_asyncio
 from playwright.async_api import Page, async_playwright, expect
@@ -179,3 +180,77 @@ async def visit(browser, server):
             return await stack.enter_async_context(_visited(using, at + query, options))
 
         yield open_page
+
+
+CLICKS_AND_FLASHES = """([seconds, tiles, apart, side]) => new Promise((resolve) => {
+    const video = document.querySelector("#video");
+    const [width, height] = side;
+    const picture = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+    const context = new AudioContext({ latencyHint: "interactive" });
+    const analyser = new AnalyserNode(context, { fftSize: 4096 });
+    context.createMediaStreamSource(video.srcObject).connect(analyser);
+    const samples = new Float32Array(4096), clicks = [], levels = [], stats = [], started = performance.now();
+    let heardUntil = 0, quietSince = 0;
+    const listen = setInterval(() => {
+        analyser.getFloatTimeDomainData(samples);
+        const now = performance.now(), until = context.currentTime;
+        const first = until - samples.length / context.sampleRate;
+        for (let i = 0; i < samples.length; i += 1) {
+            const at = first + i / context.sampleRate;
+            if (at <= heardUntil || Math.abs(samples[i]) < 0.04) continue;
+            if (at - quietSince > apart) clicks.push(now - (until - at) * 1000 - started);
+            quietSince = at;
+        }
+        heardUntil = until;
+    }, 10);
+    const note = (figures) => {
+        const offset = figures?.avOffsetMs ?? null;
+        if (offset !== null) stats.push([performance.now() - started, offset]);
+    };
+    const { client, screen } = window.liveanchor;
+    if (client) client.addEventListener("stats", ({ detail }) => note(detail));
+    const count = client ? 0 : setInterval(async () => note(await screen.figures()), 1000);
+    const brightness = ([x, y, w, h]) => {
+        const pixels = picture.getImageData(x * width, y * height, w * width, h * height).data;
+        let sum = 0;
+        for (let i = 1; i < pixels.length; i += 4) sum += pixels[i];
+        return sum * 4 / pixels.length;
+    };
+    const look = (now, { expectedDisplayTime }) => {
+        picture.drawImage(video, 0, 0, width, height);
+        levels.push([expectedDisplayTime - started, ...tiles.map(brightness)]);
+        if (now - started < seconds * 1000) return video.requestVideoFrameCallback(look);
+        clearInterval(listen);
+        clearInterval(count);
+        context.close();
+        resolve({ clicks, levels, stats, size: [video.videoWidth, video.videoHeight] });
+    };
+    video.requestVideoFrameCallback(look);
+})"""
+
+
+@pytest.fixture(scope="session")
+def watch_clicks():
+    """`await watch_clicks(page, seconds, tiles, apart_s=0.3, side=(64, 64))`: what a page's viewer hears and sees.
+
+    tiles: parts of the picture as shares of it, x, y, width, height. Gives a dict, times in ms: `clicks` (n,) when they
+    were heard, `levels` (m, 1 + tiles) when a picture was shown and how bright each tile was in it, `stats` (k, 2) how
+    far the picture is ahead of its sound by the browser's own count, and `size`, the picture's pixels.
+    """
+
+    async def watch(page, seconds, tiles, *, apart_s=0.3, side=(64, 64)):
+        found = await page.evaluate(CLICKS_AND_FLASHES, [seconds, tiles, apart_s, side])
+        return {name: np.array(values) for name, values in found.items()}
+
+    return watch
+
+
+@pytest.fixture(scope="session")
+def without_buffers():
+    """A function: (n, 2) flashes and how far behind their clicks, with the nearest reading of getStats taken out."""
+
+    def corrected(flashes, stats):
+        nearest = np.abs(stats[:, 0][None] - flashes[:, 0][:, None]).argmin(axis=1)
+        return np.stack((flashes[:, 0], flashes[:, 1] + stats[nearest, 1]), axis=1)  # it counts the other way round
+
+    return corrected

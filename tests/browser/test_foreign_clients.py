@@ -33,13 +33,18 @@ PUBLISH = """async ([base, token]) => {
 PLAY = """async ([base, token]) => {
   const { WHEPClient } = await import("/whep.js");
   const video = document.getElementById("video");
-  const pc = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
-  pc.addTransceiver("audio", { direction: "recvonly" });
-  pc.addTransceiver("video", { direction: "recvonly" });
-  pc.addEventListener("track", ({ streams: [stream] }) => { video.srcObject = stream; });
-  window.player = new WHEPClient();
-  for (let attempt = 0; ; attempt++) {
-    try { await window.player.view(pc, base + "whep/foreign", token); break; }
+  const watch = async () => {
+    const pc = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
+    pc.addTransceiver("audio", { direction: "recvonly" });
+    pc.addTransceiver("video", { direction: "recvonly" });
+    pc.addEventListener("track", ({ streams: [stream] }) => { video.srcObject = stream; });
+    window.player = new WHEPClient();
+    await window.player.view(pc, base + "whep/foreign", token);
+    return pc;
+  };
+  let pc;
+  for (let attempt = 0; !pc; attempt++) {  // 409 until the first picture; a client of theirs asks once in its life
+    try { pc = await watch(); }
     catch (error) { if (attempt > 20) throw error; await new Promise((r) => setTimeout(r, 500)); }
   }
   const inbound = async (kind) => {

@@ -13,7 +13,7 @@ import aiohttp
 import numpy as np
 import pytest
 
-from streamer.bench.bursts import burst_microphone
+from streamer.bench.clicks import click, click_track, flashes_in, nearest_apart
 from streamer.bench.roundtable import AVATARS, SEATS, SIZE_PX
 from streamer.bench.served import served
 from streamer.media import SOUND_HZ
@@ -29,8 +29,6 @@ SETTLE_TURNS = 4
 MOST_APART_MS = 45
 WHITE_SHARE = 0.85
 """Of the way from black to white: lighter than any skin."""
-VOWEL = 1800
-"""First sample of the vowel in a burst: where it starts with full voice."""
 
 pytestmark = [
     pytest.mark.browser,
@@ -39,59 +37,12 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
 ]
 
-WATCH = """([seconds, tiles]) => new Promise((resolve) => {
-    const video = document.querySelector("#video");
-    const [width, height] = [320, 180];
-    const picture = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
-    const context = new AudioContext({ latencyHint: "interactive" });
-    const analyser = new AnalyserNode(context, { fftSize: 4096 });
-    context.createMediaStreamSource(video.srcObject).connect(analyser);
-    const samples = new Float32Array(4096), clicks = [], levels = [], stats = [], started = performance.now();
-    let heardUntil = 0, quietSince = 0;
-    const listen = setInterval(() => {
-        analyser.getFloatTimeDomainData(samples);
-        const now = performance.now(), until = context.currentTime;
-        const first = until - samples.length / context.sampleRate;
-        for (let i = 0; i < samples.length; i += 1) {
-            const at = first + i / context.sampleRate;
-            if (at <= heardUntil || Math.abs(samples[i]) < 0.04) continue;
-            if (at - quietSince > 0.25) clicks.push(now - (until - at) * 1000 - started);
-            quietSince = at;
-        }
-        heardUntil = until;
-    }, 10);
-    const count = setInterval(async () => {
-        const figures = await window.liveanchor.screen.figures();
-        if (figures && figures.avOffsetMs !== null) stats.push([performance.now() - started, figures.avOffsetMs]);
-    }, 1000);
-    const brightness = ([x, y, w, h]) => {
-        const pixels = picture.getImageData(x * width, y * height, w * width, h * height).data;
-        let sum = 0;
-        for (let i = 1; i < pixels.length; i += 4) sum += pixels[i];
-        return sum * 4 / pixels.length;
-    };
-    const look = (now, { expectedDisplayTime }) => {
-        picture.drawImage(video, 0, 0, width, height);
-        levels.push([expectedDisplayTime - started, ...tiles.map(brightness)]);
-        if (now - started < seconds * 1000) return video.requestVideoFrameCallback(look);
-        clearInterval(listen);
-        clearInterval(count);
-        context.close();
-        resolve({ clicks, levels, stats, size: [video.videoWidth, video.videoHeight] });
-    };
-    video.requestVideoFrameCallback(look);
-})"""
-"""Resolves to when clicks were heard, how bright each mouth was in each shown frame, and the offset by getStats; ms."""
-
 
 def clicking(seed):
     """One turn: a WAV file, and its seconds."""
-    click = burst_microphone(1, seed=0).burst[VOWEL:]
     periods_s = PERIOD_S + np.random.default_rng(seed).uniform(0, PERIOD_SPREAD_S, CLICKS)
-    ends = np.cumsum(np.rint(periods_s * SOUND_HZ).astype(int))
-    sound = np.zeros(ends[-1] + SOUND_HZ // 2, np.int16)
-    for start in ends - len(click):
-        sound[start : start + len(click)] = click
+    starts = np.cumsum(np.rint(periods_s * SOUND_HZ).astype(int)) - len(click())
+    sound = click_track(starts, starts[-1] + len(click()) + SOUND_HZ // 2)
     return wav_of(sound), len(sound) / SOUND_HZ
 
 
@@ -107,19 +58,12 @@ def mouths():
 
 def apart_ms(clicks, at_ms, level, since_ms):
     """(n, 2): when a flash of a seat was seen, from some time on, and how much later than the nearest click."""
-    white = level > np.percentile(level, 1) + WHITE_SHARE * (np.percentile(level, 99) - np.percentile(level, 1))
-    flashes = at_ms[1:][white[1:] & ~white[:-1]]
+    flashes = flashes_in(at_ms, level, WHITE_SHARE)
     flashes = flashes[flashes > since_ms]
-    return np.stack((flashes, flashes - clicks[np.abs(clicks[None] - flashes[:, None]).argmin(axis=1)]), axis=1)
+    return np.stack((flashes, -nearest_apart(flashes, clicks)), axis=1)
 
 
-def without_buffers(flashes, stats):
-    """What flashes and clicks are apart, less what getStats says of the browser's buffers at that time."""
-    nearest = np.abs(stats[:, 0][None] - flashes[:, 0][:, None]).argmin(axis=1)
-    return flashes[:, 1] + stats[nearest, 1]  # getStats counts the other way round
-
-
-async def test_every_seat_is_seen_when_it_is_heard(playwright, chromium, avatars_dir):
+async def test_every_seat_is_seen_when_it_is_heard(playwright, chromium, avatars_dir, watch_clicks, without_buffers):
     flags = ("--no-sandbox", "--disable-gpu", "--mute-audio", "--autoplay-policy=no-user-gesture-required")
     with served([sys.executable, "-m", "streamer.bench.flash", str(avatars_dir)]) as server:
         async with aiohttp.ClientSession(base_url=server.url) as http:
@@ -138,11 +82,11 @@ async def test_every_seat_is_seen_when_it_is_heard(playwright, chromium, avatars
                 sound = {"data": io.BytesIO(wav), "headers": {"Content-Type": "audio/wav"}}
                 async with http.post(f"/api/rooms/desk/seats/{seat}/speech", **sound) as response:
                     assert response.status == 202
-            found = await page.evaluate(WATCH, [seconds[-1] + 6, mouths()])
+            found = await watch_clicks(page, seconds[-1] + 6, mouths(), apart_s=0.25, side=(320, 180))
             await browser.close()
-    assert found["size"] == list(SIZE_PX)
-    at_ms, *levels = np.array(found["levels"]).T
-    clicks, stats = np.array(found["clicks"]), np.array(found["stats"])
+    assert tuple(found["size"]) == SIZE_PX
+    at_ms, *levels = found["levels"].T
+    clicks, stats = found["clicks"], found["stats"]
     fps = 1000 * (len(at_ms) - 1) / (at_ms[-1] - at_ms[0])
     print(f"{len(clicks)} clicks, {fps:.1f} frames a second shown, load {os.getloadavg()[0]:.1f};", end=" ")
     print(f"getStats: picture ahead of sound by {np.median(stats[:, 1]):.1f} ms")
@@ -152,7 +96,7 @@ async def test_every_seat_is_seen_when_it_is_heard(playwright, chromium, avatars
         flashes = apart_ms(clicks, at_ms, level, at_ms[0] + 1000 * seconds[SETTLE_TURNS])
         assert CLICKS - 2 <= len(flashes) <= CLICKS + 1, f"{seat} flashed {len(flashes)} times"
         raw[seat] = float(np.median(flashes[:, 1]))
-        middles[seat] = float(np.median(without_buffers(flashes, stats)))
+        middles[seat] = float(np.median(without_buffers(flashes, stats)[:, 1]))
         least, most = np.percentile(flashes[:, 1], [5, 95])
         print(
             f"{seat}: {len(flashes)} flashes, {raw[seat]:+.1f} ms behind their clicks ({least:.1f} to {most:.1f}),"

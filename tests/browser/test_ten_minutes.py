@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from playwright.async_api import expect
 
-from streamer.bench.bursts import burst_microphone
+from streamer.bench.clicks import click_track, flashes_in, nearest_apart
 from streamer.bench.served import served
 from streamer.media import SOUND_HZ
 from streamer.pcm import wav_of
@@ -25,8 +25,6 @@ SETTLE_S = 60
 MOST_DRIFT_MS = 20
 PERIOD_SAMPLES = 51_024
 """1.063 s: clicks fall on all phases of the frame grid in turn, so a minute's mean is free of the grid."""
-VOWEL = 1800
-"""First sample of the vowel in a burst: where it starts with full voice."""
 
 pytestmark = [
     pytest.mark.browser,
@@ -35,50 +33,14 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
 ]
 
-WATCH = """(seconds) => new Promise((resolve) => {
-    const video = document.querySelector("#video");
-    const picture = new OffscreenCanvas(64, 64).getContext("2d", { willReadFrequently: true });
-    const context = new AudioContext({ latencyHint: "interactive" });
-    const analyser = new AnalyserNode(context, { fftSize: 4096 });
-    context.createMediaStreamSource(video.srcObject).connect(analyser);
-    const samples = new Float32Array(4096), clicks = [], levels = [], stats = [], started = performance.now();
-    let heardUntil = 0, quietSince = 0;
-    window.liveanchor.client.addEventListener("stats", ({ detail }) => {
-        if (detail.avOffsetMs !== null) stats.push([performance.now() - started, detail.avOffsetMs]);
-    });
-    const listen = setInterval(() => {
-        analyser.getFloatTimeDomainData(samples);
-        const now = performance.now(), until = context.currentTime;
-        const first = until - samples.length / context.sampleRate;
-        for (let i = 0; i < samples.length; i += 1) {
-            const at = first + i / context.sampleRate;
-            if (at <= heardUntil || Math.abs(samples[i]) < 0.04) continue;
-            if (at - quietSince > 0.3) clicks.push(now - (until - at) * 1000 - started);
-            quietSince = at;
-        }
-        heardUntil = until;
-    }, 10);
-    const look = (now, { expectedDisplayTime }) => {
-        picture.drawImage(video, 0, 0, 64, 64);
-        const pixels = picture.getImageData(16, 16, 32, 32).data;
-        let sum = 0;
-        for (let i = 1; i < pixels.length; i += 4) sum += pixels[i];
-        levels.push([expectedDisplayTime - started, sum * 4 / pixels.length]);
-        if (now - started < seconds * 1000) video.requestVideoFrameCallback(look);
-        else { clearInterval(listen); context.close(); resolve({ clicks, levels, stats }); }
-    };
-    video.requestVideoFrameCallback(look);
-})"""
-"""Resolves to when clicks were heard, how bright the face was in each shown frame, and the client's A/V offset; ms."""
+FACE = [0.25, 0.25, 0.5, 0.5]
+"""The part of the picture that flashes, as shares of it."""
 
 
 @pytest.fixture(scope="module")
 def clicks_wav(tmp_path_factory):
     """A vowel with a sharp start, again and again, for a minute; the fake microphone repeats it."""
-    click = burst_microphone(1, seed=0).burst[VOWEL:]
-    sound = np.zeros(60 * PERIOD_SAMPLES, np.int16)
-    for start in range(0, len(sound), PERIOD_SAMPLES):
-        sound[start : start + len(click)] = click
+    sound = click_track(range(0, 60 * PERIOD_SAMPLES, PERIOD_SAMPLES), 60 * PERIOD_SAMPLES)
     path = tmp_path_factory.mktemp("clicks") / "clicks.wav"
     path.write_bytes(wav_of(sound))
     return path
@@ -86,13 +48,9 @@ def clicks_wav(tmp_path_factory):
 
 def apart_ms(clicks, levels):
     """(n, 2): when a click was heard, and how much later its flash was seen."""
-    at_ms, level = np.array(levels).T
-    white = level > (np.percentile(level, 1) + np.percentile(level, 99)) / 2
-    flashes = at_ms[1:][white[1:] & ~white[:-1]]
-    clicks = np.array(clicks)
-    nearest = flashes[np.abs(flashes[None] - clicks[:, None]).argmin(axis=1)] - clicks
-    known = np.abs(nearest) < 300
-    return np.stack((clicks[known], nearest[known]), axis=1)
+    apart = nearest_apart(clicks, flashes_in(*levels.T))
+    known = np.abs(apart) < 300
+    return np.stack((clicks[known], apart[known]), axis=1)
 
 
 def by_minute(times_and_values):
@@ -102,13 +60,9 @@ def by_minute(times_and_values):
     return [float(np.median(values[minutes == m])) for m in range(MINUTES)]
 
 
-def without_buffers(flashes, stats):
-    """Each flash and click with the reading of getStats next to it taken out; getStats counts the other way round."""
-    nearest = np.abs(stats[:, 0][None] - flashes[:, 0][:, None]).argmin(axis=1)
-    return np.stack((flashes[:, 0], flashes[:, 1] + stats[nearest, 1]), axis=1)
-
-
-async def test_sound_and_picture_do_not_part(playwright, chromium, clicks_wav, avatars_dir):
+async def test_sound_and_picture_do_not_part(
+    playwright, chromium, clicks_wav, avatars_dir, watch_clicks, without_buffers
+):
     flags = (
         "--no-sandbox", "--disable-gpu", "--mute-audio", "--use-fake-device-for-media-stream",
         "--autoplay-policy=no-user-gesture-required", f"--use-file-for-fake-audio-capture={clicks_wav}",
@@ -120,9 +74,9 @@ async def test_sound_and_picture_do_not_part(playwright, chromium, clicks_wav, a
         await page.get_by_label("Your microphone").check()
         await page.locator("#start").click()
         await expect(page.locator("#frame")).to_have_attribute("data-picture", "true")
-        found = await page.evaluate(WATCH, SETTLE_S + 60 * MINUTES)
+        found = await watch_clicks(page, SETTLE_S + 60 * MINUTES, [FACE])
         await browser.close()
-    flashes, stats = apart_ms(found["clicks"], found["levels"]), np.array(found["stats"])
+    flashes, stats = apart_ms(found["clicks"], found["levels"]), found["stats"]
     print(f"{len(found['clicks'])} clicks, {len(flashes)} with a flash, {len(stats)} readings of getStats;", end=" ")
     print(f"load {os.getloadavg()[0]:.1f}")
     drift_ms = {}

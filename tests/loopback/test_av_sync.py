@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from streamer.app import Server
-from streamer.bench.bursts import burst_microphone
 from streamer.bench.call import visit
+from streamer.bench.clicks import click_track, clicks_in, flashes_in, nearest_apart
 from streamer.bench.flash import FlashEngine
-from streamer.bench.lipsync import find_in
 from streamer.bench.served import served_here
 from streamer.bench.witness import RATES_HZ, Witness
 from streamer.clock import MonotonicClock
@@ -23,8 +22,6 @@ pytestmark = pytest.mark.loopback
 PERIOD_CHUNKS = 53
 """Odd, so that clicks fall on both halves of a frame; more than a second apart."""
 LEAD_CHUNKS = 50
-VOWEL = 1800
-"""First sample of the vowel in a burst: where it starts with full voice."""
 TOLERANCE_HZ = {"audio": 30, "video": 50}
 
 
@@ -34,13 +31,9 @@ class Brightness:
 
 
 def clicks(seconds):
-    """A vowel with a sharp start every 1.06 s, on the edges of packets: the sound, and one click."""
-    click = burst_microphone(1, seed=0).burst[VOWEL:].copy()
+    """A click every 1.06 s, on the edges of packets, and how many there are."""
     starts = np.arange(LEAD_CHUNKS, int(seconds * SOUND_HZ / CHUNK_SAMPLES) - 25, PERIOD_CHUNKS) * CHUNK_SAMPLES
-    pcm48 = np.zeros(int(seconds * SOUND_HZ), np.int16)
-    for start in starts:
-        pcm48[start : start + len(click)] = click
-    return pcm48, click, len(starts)
+    return click_track(starts, int(seconds * SOUND_HZ)), len(starts)
 
 
 async def watch(avatars_dir, witness, sound):
@@ -49,16 +42,6 @@ async def watch(avatars_dir, witness, sound):
         await visit(
             f"{url}api/sessions?avatar=ruby&source=mirror", witness.plan(sound), MonotonicClock(), len(sound) / SOUND_HZ
         )
-
-
-def heard(sound, click):
-    """First samples of the clicks in what was received."""
-    starts = []
-    for first in range(0, len(sound) - 2 * SOUND_HZ // 2, PERIOD_CHUNKS * CHUNK_SAMPLES):
-        at, match = find_in(sound[first : first + PERIOD_CHUNKS * CHUNK_SAMPLES + len(click)], click)
-        if match > 0.7 and (not starts or first + at - starts[-1] > SOUND_HZ // 2):
-            starts.append(first + at)
-    return starts
 
 
 def rate_hz(stamps, clock_hz):
@@ -76,25 +59,18 @@ def rate_hz(stamps, clock_hz):
     scope="module", params=[15, pytest.param(62, marks=[pytest.mark.long, pytest.mark.timeout(200)])], ids="{}s".format
 )
 def watched(request, avatars_dir):
-    sound, click, count = clicks(request.param)
+    sound, count = clicks(request.param)
     with Witness(Brightness()) as witness:
         asyncio.run(watch(avatars_dir, witness, sound))
         readings = witness.readings()
-    return witness, readings, heard(witness.sound(), click), count
+    return witness, readings, clicks_in(witness.sound(), PERIOD_CHUNKS * CHUNK_SAMPLES), count
 
 
 def test_flash_and_click_come_together(watched):
     witness, readings, clicks_heard, count = watched
-    bright = np.array([reading.gap for reading in readings])
-    white = bright > (bright.min() + bright.max()) / 2
-    flashes = [
-        reading for reading, now, before in zip(readings[1:], white[1:], white, strict=False) if now and not before
-    ]
-    flash_s = np.array([witness.shown_s(reading.pts) for reading in flashes])
-    offsets_ms = []
-    for sample in clicks_heard:
-        apart_ms = 1000 * (flash_s - witness.heard_s(sample))
-        offsets_ms.append(apart_ms[np.abs(apart_ms).argmin()])
+    shown_s = np.array([witness.shown_s(reading.pts) for reading in readings])
+    flashes_s = flashes_in(shown_s, np.array([reading.gap for reading in readings]))
+    offsets_ms = 1000 * nearest_apart(np.array([witness.heard_s(sample) for sample in clicks_heard]), flashes_s)
     print(f"{len(offsets_ms)} clicks: flash {np.min(offsets_ms):.0f} to {np.max(offsets_ms):.0f} ms after the click")
     assert count - 1 <= len(clicks_heard) <= count
     # A stall of a busy machine may move one flash by a frame in the short run; what must not happen is that they part.

@@ -19,8 +19,7 @@ import av
 import numpy as np
 import pytest
 
-from streamer.bench.bursts import burst_microphone
-from streamer.bench.lipsync import find_in
+from streamer.bench.clicks import click_track, clicks_in, flashes_in, nearest_apart
 from streamer.bench.served import served
 from streamer.clock import NS_PER_S, MonotonicClock
 from streamer.media import CHUNK_SAMPLES, SOUND_HZ
@@ -29,8 +28,8 @@ from streamer.soak.client import Visit, Visitor
 MINUTES = float(os.environ.get("LIVEANCHOR_RECORDING_MINUTES", "5"))
 PERIOD = 53 * CHUNK_SAMPLES
 """1.06 s: clicks fall on both halves of a frame."""
-VOWEL = 1800
-"""First sample of the vowel in a burst: where it starts with full voice."""
+MINUTE = click_track(range(0, 56 * PERIOD, PERIOD), 56 * PERIOD)
+"""A click again and again; the visitor repeats it."""
 TOLERANCE_S = 0.040
 HELD_SHARE = 0.01
 """Of the clicks; a mouth that came too late is held and flashes a frame or two behind its sound, and only it."""
@@ -41,15 +40,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe here to judge the film"),
 ]
 CLOCK = MonotonicClock()
-
-
-def clicks():
-    """A minute of a vowel with a sharp start, again and again; the visitor repeats it."""
-    click = burst_microphone(1, seed=0).burst[VOWEL:].copy()
-    sound = np.zeros(56 * PERIOD, np.int16)
-    for start in range(0, len(sound), PERIOD):
-        sound[start : start + len(click)] = click
-    return sound, click
 
 
 async def called(http, visitor):
@@ -69,7 +59,7 @@ async def called(http, visitor):
 
 async def recorded(server, seconds, *, kill):
     """Talk into a session and record it for so long; the wall seconds between order and stop, and the last view."""
-    visitor, view = Visitor(Visit(clicks()[0], endless=True, decodes=False), CLOCK), {}
+    visitor, view = Visitor(Visit(MINUTE, endless=True, decodes=False), CLOCK), {}
     async with aiohttp.ClientSession(base_url=server.url) as http, asyncio.TaskGroup() as group:
         session = await called(http, visitor)
         group.create_task(visitor.run())
@@ -113,22 +103,15 @@ def flashes_s(path):
         for frame in film.decode(video=0):
             times.append(frame.time)
             levels.append(frame.to_ndarray(format="yuv420p")[: frame.height].mean())
-    level = np.array(levels)
-    white = level > (np.percentile(level, 1) + np.percentile(level, 99)) / 2
-    return np.array(times)[1:][white[1:] & ~white[:-1]]
+    return flashes_in(np.array(times), np.array(levels))
 
 
 def clicks_s(path):
-    """When the clicks begin, by cross-correlation with the click."""
+    """When the clicks begin."""
     with av.open(str(path)) as film:
         resampler = av.AudioResampler("s16", "mono", SOUND_HZ)
         parts = [part.to_ndarray()[0] for frame in film.decode(audio=0) for part in resampler.resample(frame)]
-    sound, (_, click), starts = np.concatenate(parts), clicks(), []
-    for first in range(0, len(sound) - PERIOD, PERIOD):
-        at, match = find_in(sound[first : first + PERIOD + len(click)], click)
-        if match > 0.7 and (not starts or first + at - starts[-1] > SOUND_HZ // 2):
-            starts.append(first + at)
-    return np.array(starts) / SOUND_HZ
+    return np.array(clicks_in(np.concatenate(parts), PERIOD)) / SOUND_HZ
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
@@ -139,7 +122,7 @@ def test_minutes_on_file_are_exact_and_in_step(avatars_dir, tmp_path, kill):
     (path,) = tmp_path.glob("*.mp4")
     whole_s, streams_s = by_ffprobe(path)
     flashes, heard = flashes_s(path), clicks_s(path)
-    apart_s = np.array([flashes[np.abs(flashes - click).argmin()] - click for click in heard])
+    apart_s = nearest_apart(heard, flashes)
     apart_ms = 1000 * apart_s
     print(f"{'killed' if kill else 'stopped'} after {wall_s:.2f} s: ffprobe {whole_s:.3f} s, {streams_s}; {view}")
     print(f"{len(heard)} clicks: flash {apart_ms.min():.0f} to {apart_ms.max():.0f} ms after the click;", end=" ")
