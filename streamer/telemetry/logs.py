@@ -15,12 +15,17 @@ _KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 class Line(logging.Formatter):
-    """The event, and beside it its fields as name=value."""
+    """The event, and beside it its fields as name=value; a value cannot end the line and begin another."""
 
     def format(self, record: logging.LogRecord) -> str:
         said, *traceback = super().format(record).split("\n")
-        fields = [f"{name}={value}" for name, value in vars(record).items() if name not in _KNOWN]
+        fields = [f"{name}={_shown(value)}" for name, value in vars(record).items() if name not in _KNOWN]
         return "\n".join((" ".join((said, *fields)), *traceback))
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if text.isprintable() else repr(text)
 
 
 class Scribe(logging.Handler):

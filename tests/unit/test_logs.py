@@ -26,6 +26,11 @@ def test_line_has_the_event_and_its_fields():
     assert said == "INFO streamer.session session_failed session=ab12 reason=silent"
 
 
+def test_what_a_visitor_sends_cannot_forge_a_line():
+    said = Line("%(message)s").format(record(reason="no\nINFO streamer.session all_is_well"))
+    assert "\n" not in said
+
+
 def test_fields_stand_before_a_traceback():
     try:
         raise ValueError("no")
