@@ -162,9 +162,12 @@ def skin(look: Complexion, hair_root: str, age_years: float) -> Any:
     )
     made = graph.surface(
         colour, graph.bump(fine, 0.14, 0.0006), Subsurface_Weight=1.0, Subsurface_Radius=(1.0, 0.36, 0.2),
-        Subsurface_Scale=look.scatter_m, Subsurface_Anisotropy=0.7, Specular_IOR_Level=0.35,
+        Subsurface_Scale=look.scatter_m, Subsurface_Anisotropy=0.7,
     )  # fmt: skip
     made.subsurface_method = "BURLEY"
+    # Between the strands of a parting the scalp lies in their shade: no light glances off it.
+    dull = graph.math("ADD", graph.math("MULTIPLY", graph.attribute("scalp", 1.5), -0.35), 0.35)
+    graph.join(dull, made.inputs["Specular IOR Level"])
     moist = graph.math("SUBTRACT", graph.noise(60, 0.47, 0.6), graph.math("MULTIPLY", lips, 0.16))
     graph.join(moist, made.inputs["Roughness"])
     return graph.material
