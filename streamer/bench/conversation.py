@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from streamer.app import web_folder
 from streamer.bench.call import BurstCall, measure
+from streamer.bench.lips import mouth_box
 from streamer.bench.served import serve_command, served
 from streamer.client import Call, Client
 from streamer.clock import NS_PER_MS, NS_PER_S, MonotonicClock
@@ -41,6 +42,8 @@ AUDIBLE = 300
 """Peak of a 20 ms block below which there is nothing to hear, full scale 32768."""
 OPEN_SHARE = 0.25
 """A mouth that has gone this share of its usual way from rest is open."""
+THINNED = 4
+"""One pixel of so many is kept, across and down."""
 MOVES = 12
 """Grey levels a pixel changes by where a mouth moves."""
 
@@ -49,11 +52,13 @@ F32 = npt.NDArray[np.float32]
 
 @dataclass(slots=True)
 class _Witness:
-    """What the visitor heard and saw, with times; pictures are thinned to one pixel of sixteen."""
+    """What the visitor heard and saw, with times; pictures are thinned to one pixel of sixteen, but for the first."""
 
     clock: MonotonicClock = field(default_factory=MonotonicClock)
     sounds: list[tuple[int, int]] = field(default_factory=list)
     pictures: list[tuple[int, U8]] = field(default_factory=list)
+    first: U8 | None = None
+    """Whole planes."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def hear(self, block: SoundBlock) -> None:
@@ -61,8 +66,10 @@ class _Witness:
         self.news.set()
 
     def see(self, picture: SeenPicture) -> None:
+        if self.first is None:
+            self.first = picture.planes.copy()
         height = picture.planes.shape[0] * 2 // 3
-        self.pictures.append((picture.decoded_ns, picture.planes[:height:4, ::4].copy()))
+        self.pictures.append((picture.decoded_ns, picture.planes[:height:THINNED, ::THINNED].copy()))
         self.news.set()
 
     async def heard_after(self, since_ns: int) -> int:
@@ -78,7 +85,7 @@ class _Witness:
         """When the first picture of this height came, from picture `number` on."""
         while True:
             for at, picture in self.pictures[number:]:
-                if picture.shape[0] == side_px // 4:
+                if picture.shape[0] == side_px // THINNED:
                     return at
             number = len(self.pictures)
             self.news.clear()
@@ -191,12 +198,19 @@ def _last_sound_ms(trial: _Trial, witness: _Witness) -> float:
 
 
 def _last_open_ms(trials: list[_Trial], witness: _Witness) -> list[float]:
-    """For each trial, when the mouth was last open after the interrupt."""
+    """For each trial, when the mouth was last open after the interrupt. Eyes blink and glance meanwhile: not looked at.
+
+    Raises StreamerError where there was no face.
+    """
+    if witness.first is None:
+        raise StreamerError("no picture came")
+    x1, y1, x2, y2 = (edge // THINNED for edge in mouth_box(witness.first))
+    pictures = [(at, picture[y1:y2, x1:x2]) for at, picture in witness.pictures]
     before_ns = trials[0].pushed_ns
-    rest: F32 = np.median([p for at, p in witness.pictures if at < before_ns], axis=0).astype(np.float32)
-    spoken = [p for at, p in witness.pictures if any(t.heard_ns < at < t.interrupted_ns for t in trials[:5])]
+    rest: F32 = np.median([p for at, p in pictures if at < before_ns], axis=0).astype(np.float32)
+    spoken = [p for at, p in pictures if any(t.heard_ns < at < t.interrupted_ns for t in trials[:5])]
     moving = np.max([np.abs(p - rest) for p in spoken], axis=0) > MOVES
-    gaps = [(at, float(np.abs(p[moving] - rest[moving]).mean())) for at, p in witness.pictures]
+    gaps = [(at, float(np.abs(p[moving] - rest[moving]).mean())) for at, p in pictures]
     usual = float(np.median([np.abs(p[moving] - rest[moving]).mean() for p in spoken]))
     found = []
     for t in trials:

@@ -12,6 +12,31 @@ from streamer.media import U8
 INNER_LIPS = ((13, 14), (82, 87), (312, 317))
 """Upper and lower point of the inner lip contour in the middle of the mouth (MediaPipe mesh)."""
 FOREHEAD, CHIN = 10, 152
+CORNERS, UPPER_LIP = (61, 291), 0
+
+
+def mouth_box(planes: U8) -> tuple[int, int, int, int]:
+    """x1, y1, x2, y2 of what moves when (H * 3 // 2, W) u8 I420 planes speak: the mouth and the chin, and no eye.
+
+    Raises StreamerError: no face.
+    """
+    points = _face(FaceMesh(), planes).points
+    xs = [points[corner][0] for corner in CORNERS]
+    margin = (max(xs) - min(xs)) / 4
+    found = min(xs) - margin, points[UPPER_LIP][1] - margin, max(xs) + margin, points[CHIN][1]
+    x1, y1, x2, y2 = (int(edge) for edge in found)
+    return x1, y1, x2, y2
+
+
+def _rgb(planes: U8) -> U8:
+    return cv2.cvtColor(planes, cv2.COLOR_YUV2RGB_I420).astype(np.uint8, copy=False)
+
+
+def _face(mesh: FaceMesh, planes: U8) -> FaceLandmarks:
+    faces = mesh.find(_rgb(planes))
+    if not faces:
+        raise StreamerError("there is no face in the picture")
+    return faces[0]
 
 
 class LipReader:
@@ -26,13 +51,9 @@ class LipReader:
 
         The face is searched once; later pictures are read where it was, for an anchor does not walk about.
         """
-        rgb: U8 = cv2.cvtColor(planes, cv2.COLOR_YUV2RGB_I420).astype(np.uint8, copy=False)
         if self._face is None:
-            faces = self._mesh.find(rgb)
-            if not faces:
-                raise StreamerError("there is no face in the picture")
-            self._face = faces[0]
-        face = self._mesh.follow(rgb, self._face)
+            self._face = _face(self._mesh, planes)
+        face = self._mesh.follow(_rgb(planes), self._face)
         if face is None:
             raise StreamerError("the face is gone from the picture")
         points = face.points
