@@ -74,7 +74,7 @@ def test_only_the_mouth_whose_turn_it_is_moves_in_the_rendered_show(tmp_path, st
         turn = slice((cue.index + 4) // 2, (cue.index + len(cue.sound) // FRAME_SAMPLES - 4) // 2)
         moves = {seat: float(np.std(values[turn])) for seat, values in gaps.items()}
         mine = moves.pop(cue.line.seat)
-        assert mine > 1.0
+        assert mine > 0.8  # 0.99 to 1.10 here; a still mouth reads 0.02 at most
         assert max(moves.values()) < 0.3 * mine
 
 
