@@ -108,6 +108,7 @@ async def test_wall_that_stops_media_is_explained(walled_browser, visit):
     await expect(page.get_by_role("button", name="Try again")).to_be_visible()
 
 
+@pytest.mark.long
 async def test_server_that_goes_away_is_told_and_the_show_goes_on_when_it_is_back(guarded_visit, guarded, avatars_dir):
     page = await guarded_visit()
     page.expects_refusals = True

@@ -39,6 +39,7 @@ async def test_everything_is_looked_at_and_said_in_one_line_each(browser, server
     await context.close()
 
 
+@pytest.mark.long
 async def test_missing_microphone_is_said_with_what_to_do(browser, server):
     context, _, lines = await examined(browser, server.url, permissions=[])
     verdict, found, remedy = lines["microphone"]

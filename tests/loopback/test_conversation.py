@@ -152,7 +152,7 @@ async def test_events_are_the_same_on_all_three_ways(client):
     assert [e["seq"] for e in by_sse] == list(range(1, len(by_sse) + 1))
 
 
-@pytest.mark.parametrize("rate_hz", [16_000, 44_100])
+@pytest.mark.parametrize("rate_hz", [pytest.param(16_000, marks=pytest.mark.long), 44_100])
 async def test_streamed_speech_is_heard_as_it_was_written(client, rate_hz):
     import soxr
 

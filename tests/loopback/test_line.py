@@ -104,7 +104,7 @@ def odd_avatar(avatars_dir, tmp_path_factory):
     return Workshop(AvatarStore(avatars_dir)).make(path, "odd").avatar_id
 
 
-@pytest.mark.parametrize("codec", ["VP8", "H264"])
+@pytest.mark.parametrize("codec", ["H264", pytest.param("VP8", marks=pytest.mark.long)])
 def test_portrait_of_odd_size_streams_and_speaks(server, odd_avatar, codec):
     seen, bursts = [], burst_microphone(3, seed=0)
     url = f"{server.url}api/sessions?avatar={odd_avatar}&source=mirror&canvas=1024"

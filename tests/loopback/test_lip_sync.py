@@ -37,7 +37,11 @@ def said(name):
     return pcm48, phones
 
 
-@pytest.fixture(scope="module", params=[("flite", "VP8"), ("librivox", "H264")], ids=lambda param: "-".join(param))
+@pytest.fixture(
+    scope="module",
+    params=[("flite", "VP8"), pytest.param(("librivox", "H264"), marks=pytest.mark.long)],
+    ids=lambda param: "-".join(param),
+)
 def watched(request, server):
     """When each decoded picture was to be seen, from the clip's first sample as heard, and its lip gap; the phones."""
     name, codec = request.param

@@ -30,6 +30,7 @@ def test_calls_that_go_well_leave_nothing_to_tell(server):
     assert "Calls that failed" not in report.page(found)
 
 
+@pytest.mark.long
 def test_call_that_failed_is_told_with_where_it_stood_and_why(server):
     found = soaked(server.url, replace(BRIEFLY, avatar="nobody"))
     (failed,) = found["failures"]
@@ -39,6 +40,7 @@ def test_call_that_failed_is_told_with_where_it_stood_and_why(server):
     assert failed["reason"].replace("'", "&#x27;") in report.page(found)
 
 
+@pytest.mark.long
 def test_full_server_is_no_failure_and_its_words_are_counted(avatars_dir):
     with served(serve_command(avatars_dir, ("--sessions", "0"))) as full:
         found = soaked(full.url, BRIEFLY)

@@ -28,6 +28,7 @@ from streamer.soak.client import Visit, Visitor
 
 pytestmark = [
     pytest.mark.loopback,
+    pytest.mark.long,
     pytest.mark.timeout(240),
     pytest.mark.skipif(sys.platform != "linux", reason="pipes, namespaces and clocks of Linux"),
 ]
@@ -140,7 +141,6 @@ def both_lines_are_in(heard, reading):
     return heard.count(b"offer_refused reason=KeyError\n") == 2
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("gone", ["the reader", "the disk"])
 async def test_viewer_sees_on_when_the_log_can_no_longer_be_written(avatars_dir, gone):
     reading, writing = os.pipe() if gone == "the reader" else (None, os.open("/dev/full", os.O_WRONLY))
@@ -292,7 +292,6 @@ async def test_viewer_sees_and_hears_in_step_while_the_wall_clock_jumps_an_hour_
         assert max(map(abs, apart)) < 0.1, told
 
 
-@pytest.mark.long
 async def test_viewer_of_a_server_that_stood_still_for_nine_seconds_sees_on(avatars_dir):
     with served(serve_command(avatars_dir)) as server:
         async with viewing(server.url) as viewer:
@@ -306,7 +305,6 @@ async def test_viewer_of_a_server_that_stood_still_for_nine_seconds_sees_on(avat
                 assert not re.search(r'avatar_sessions_total\{result="silent"\} [1-9]', await response.text())
 
 
-@pytest.mark.long
 async def test_viewer_sees_on_when_its_avatar_is_deleted(avatars_dir, tmp_path):
     with served(serve_command(avatars_dir)):
         pass  # the portraits are made
