@@ -58,6 +58,11 @@ class Feed:
         return self.media.running and not self._over.is_set()
 
     @property
+    def watched(self) -> bool:
+        """Somebody takes the pictures: a viewer or a recording."""
+        return bool(self.taps or self._rungs)
+
+    @property
     def bitrates_bps(self) -> tuple[int, int]:
         """Of the full and the half-size rung."""
         full_bps = nominal_bps(self.size_px)

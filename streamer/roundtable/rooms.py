@@ -9,12 +9,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
+from streamer.broadcast.feed import Feed
 from streamer.broadcast.station import Station
 from streamer.broadcast.strand import Strand
 from streamer.clock import Clock
 from streamer.config import Config
 from streamer.errors import FloorError, SessionClosed, SessionNotFound, StreamerError
-from streamer.graphics.badge import Marker, chosen
+from streamer.graphics.badge import Badge, Marker
 from streamer.media import Picture, Source
 from streamer.outlet import Outlet
 from streamer.roundtable.contributor import Contributor
@@ -145,6 +146,8 @@ class Rooms:
         feed = station.open(name, (description.width, description.height))
         stack.callback(station.close_feed, feed)
         floor = Floor([seat.seat for seat in description.seats], description.floor)
+        look = description.look(parts.config.badge)
+        mark = Badge(look.badge, look.lettering) if look.badge else None
         seats, sitters = {}, {}
         for number, described in enumerate(description.seats):
             port = Port(parts.clock)
@@ -152,11 +155,11 @@ class Rooms:
             session = await parts.new_session(described.avatar, SEAT_CANVAS_PX, source, port)
             own = station.open(f"{name}.{described.seat}", session.cast.canvas.size_px)
             stack.callback(station.close_feed, own)
-            port.watchers.append(_marked(own.show, parts.config.badge))
+            port.watchers.append(_marked(own, mark))
             voice = Voice(port, partial(floor.hears, described.seat))
             seats[described.seat] = Seat(described, session, port, voice, own)
             sitters[described.seat] = description.sitter(number, face_place(session.cast.packet))
-        table = Table(description.look(parts.config.badge), sitters, description.layout, floor)
+        table = Table(look, sitters, description.layout, floor)
         for described in description.seats:
             table.mixer.gains_db[described.seat] = described.gain_db
         return Room(RoomParts(name, description, seats, table, feed, station, parts.clock))
@@ -178,10 +181,13 @@ class Rooms:
         return contributor
 
 
-def _marked(show: Callable[[Picture], None], words: str | None) -> Callable[[Picture], None]:
-    """A seat's own feed gets the server's badge by itself: the room cuts its tile out of what has none."""
-    mark = chosen(words, None)
+def _marked(feed: Feed, mark: Badge | None) -> Callable[[Picture], None]:
+    """Shows a seat's pictures on its own feed, with the room's badge: the room cuts its tile out of what has none."""
     if mark is None:
-        return show
+        return feed.show
     marker = Marker(mark)
-    return lambda picture: show(replace(picture, planes=marker.marked(picture.planes)))
+
+    def show(picture: Picture) -> None:
+        feed.show(replace(picture, planes=marker.marked(picture.planes)) if feed.watched else picture)
+
+    return show

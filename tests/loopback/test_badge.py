@@ -116,6 +116,19 @@ async def test_badge_of_too_many_words_is_refused(http):
         check(Config(badge="x" * 21))
 
 
+async def test_viewer_of_one_seat_sees_the_badge_of_its_room(http):
+    for room, badge in (("marked", "AI"), ("plain", None)):
+        body = {"seats": [{"seat": "ada", "avatar": "ruby"}], "width": 320, "height": 256, "badge": badge}
+        async with http.post(f"/api/rooms?room={room}", json=body) as response:
+            assert response.status == 201
+        for feed in (room, f"{room}.ada"):
+            async with seen(http, f"/whep/{feed}") as (pictures, until, _):
+                await until(3)
+            assert {has_badge(planes) for planes in pictures} == {badge is not None}, feed
+        async with http.delete(f"/api/rooms/{room}"):
+            pass
+
+
 async def test_server_with_a_badge_puts_it_on_sessions_rooms_and_seats_and_no_visitor_takes_it_off(avatars_dir):
     server = Server(check(Config(port=0, avatars=str(avatars_dir), canvas_px=SIDE_PX, badge="AI")))
     async with served_here(server) as url, aiohttp.ClientSession(base_url=url) as http:
