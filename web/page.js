@@ -88,6 +88,7 @@ class Page {
         this.#panel.begin(this.#show.source);
       }
       if (state === "idle" || state === "failed") this.#stage.clear();
+      this.#lobby.recount();
       this.#retryAtMs = performance.now() + (retryInMs ?? 0);
     });
     on(this.#stage, "frame", () => this.#show.noteFrame());

@@ -2,7 +2,7 @@
 
 import { backoffMs } from "../client/backoff.js";
 import { Failure, PASSING_CODES } from "../client/failure.js";
-import { element, made } from "./element.js";
+import { Seats } from "./seats.js";
 
 const REFRESH_MS = 2000;
 const POSTER_PX = 768;
@@ -19,6 +19,7 @@ export class Lobby extends EventTarget {
   #picker;
   #prompter;
   #stage;
+  #seats;
   /** @type {string | null} */
   #hungId = null;
   /** @type {number | undefined} */
@@ -36,6 +37,7 @@ export class Lobby extends EventTarget {
     this.#picker = picker;
     this.#prompter = prompter;
     this.#stage = stage;
+    this.#seats = new Seats(api);
     picker.addEventListener("choose", () => {
       this.missing = null;
       this.#hangPoster();
@@ -62,7 +64,7 @@ export class Lobby extends EventTarget {
     try {
       const capabilities = await this.#api.capabilities();
       const avatars = await this.#api.avatars();
-      this.#describe(capabilities);
+      this.#seats.show(capabilities);
       this.#prompter.show(capabilities);
       const { ready } = capabilities.engine;
       this.warming = ready ? null : new Failure("warming");
@@ -79,6 +81,11 @@ export class Lobby extends EventTarget {
   /** Forgets that a face was missing, once the visitor goes on with another. */
   forgive() {
     this.missing = null;
+  }
+
+  /** Somebody came or went: how many seats are free is told anew. */
+  recount() {
+    this.#seats.recount();
   }
 
   /**
@@ -100,13 +107,5 @@ export class Lobby extends EventTarget {
     this.#hungId = avatar.id;
     const picture = await this.#picker.picture(avatar, POSTER_PX);
     if (avatar.id === this.#picker.chosen?.id) this.#stage.setAvatar(avatar, picture);
-  }
-
-  /** @param {import("../client/api.js").Capabilities} capabilities */
-  #describe({ engine, sessions }) {
-    const name = engine.ready ? `Engine ${engine.name} ready` : `Engine ${engine.name} is warming up`;
-    const seats = `${Math.max(0, sessions.limit - sessions.active)} of ${sessions.limit} seats free`;
-    const line = element("server-line", HTMLParagraphElement);
-    line.replaceChildren(made("span", "server-engine", `${name}, `), seats);
   }
 }
