@@ -40,6 +40,7 @@ from streamer.http.conversation import ConversationRoutes
 from streamer.http.door import OfferDoor
 from streamer.http.doorstep import STAY_S, Doorstep
 from streamer.http.errors import problems
+from streamer.http.files import Downloads
 from streamer.http.films import FilmRoutes, FilmStudio
 from streamer.http.making import MakingRoutes
 from streamer.http.pages import PageParts, PageRoutes, load_web_files
@@ -90,6 +91,7 @@ class Server:
         self.codecs = CodecThreads()
         self.speech_executor = ThreadPoolExecutor(1, "speech", give_way, (FRAMES,))
         self.doorstep = Doorstep()
+        self.downloads = Downloads()
         self.metrics = Metrics()
         self.metrics.traces = Traces.to(config.traces)
         self.lag = LoopLag(self.metrics.loop_lag)
@@ -162,7 +164,7 @@ class Server:
         ConversationRoutes(self.registry).add_to(app)
         WhepRoutes(self.station, config, door).add_to(app)
         WhipRoutes(self.registry, self.rooms, config, door).add_to(app)
-        RecordingRoutes(self.recordings, self.station, self.registry).add_to(app)
+        RecordingRoutes(self.recordings, self.station, self.registry, self.downloads).add_to(app)
         RoomRoutes(self.rooms, config, door, self.speech_executor, self.clock).add_to(app)
         return app
 
@@ -211,6 +213,7 @@ class Server:
             if self.metrics.traces is not None:
                 await loop.run_in_executor(self.film_executor, self.metrics.traces.close)
             self.codecs.close()
+            self.downloads.close()
             self.speech_executor.shutdown(wait=True, cancel_futures=True)
             for executor in (self.avatar_executor, self.workshop_executor, self.film_executor):
                 executor.shutdown(wait=True, cancel_futures=True)

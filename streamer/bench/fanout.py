@@ -10,7 +10,6 @@ import asyncio
 import random
 import re
 import tempfile
-import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -67,13 +66,13 @@ def run() -> dict[str, float]:
 async def _measure(server: Served) -> dict[str, float]:
     async with aiohttp.ClientSession(base_url=server.url) as http, _on_air(http):
         one = [await _join(http)]
-        alone = await _window(server)
+        alone = await _window(server, http)
         joins = await _joins(http)
         crowd = one + [await _join(http) for _ in range(VIEWERS - 1)]
-        full = await _window(server)
+        full = await _window(server, http)
         since_ns = full[0].at_ns
         quiet_gaps = [gap for watcher in crowd for gap in watcher.gaps_ms(since_ns)]
-        flood = await _flood(server, crowd)
+        flood = await _flood(server, http, crowd)
         gaps = await _stall(crowd)
         cpu_alone, cpu_full = alone[1].share(alone[0]), full[1].share(full[0])
         for watcher in crowd[:-1]:
@@ -135,21 +134,21 @@ async def _joins(http: aiohttp.ClientSession) -> list[Watcher]:
     return joined
 
 
-async def _window(server: Served) -> tuple[_Reading, _Reading]:
+async def _window(server: Served, http: aiohttp.ClientSession) -> tuple[_Reading, _Reading]:
     await _wait(1.5)
-    before = await _read(server)
+    before = await _read(server, http)
     await _wait(WINDOW_S)
-    return before, await _read(server)
+    return before, await _read(server, http)
 
 
-async def _flood(server: Served, crowd: list[Watcher]) -> float:
+async def _flood(server: Served, http: aiohttp.ClientSession, crowd: list[Watcher]) -> float:
     """Every viewer loses the picture once, all within a second; how many keyframes that makes, to its last answer."""
     await _wait(1.5)
-    before = await _read(server)
+    before = await _read(server, http)
     for watcher in crowd:
         await watcher.ask_for_picture()
         await _wait(FLOOD_S / len(crowd))
-    after = await _read(server)
+    after = await _read(server, http)
     return after.keyframes - before.keyframes
 
 
@@ -161,8 +160,9 @@ async def _stall(crowd: list[Watcher]) -> list[list[float]]:
     return [watcher.gaps_ms(since_ns) for watcher in crowd[:-1]]
 
 
-async def _read(server: Served) -> _Reading:
-    text = await asyncio.to_thread(_metrics, server.url)
+async def _read(server: Served, http: aiohttp.ClientSession) -> _Reading:
+    async with http.get("/metrics") as response:
+        text = await response.text()
 
     def value(name: str) -> float:
         found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
@@ -170,12 +170,6 @@ async def _read(server: Served) -> _Reading:
 
     calls, keyframes = value("avatar_feed_encoder_calls"), value("avatar_feed_keyframes")
     return _Reading(server.read().cpu_s, CLOCK.now_ns(), calls, keyframes)
-
-
-def _metrics(url: str) -> str:
-    with urllib.request.urlopen(f"{url}metrics", timeout=10) as response:
-        text: str = response.read().decode()
-        return text
 
 
 async def _wait(seconds: float) -> None:

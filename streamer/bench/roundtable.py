@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +76,14 @@ async def _load(server: Served, http: aiohttp.ClientSession) -> dict[str, float]
                     await _say(http, seat, sound, "audio/ogg")
             await _wait(2.0)
             before, cpu_before, seen, room_before = (
-                await _threads(server),
+                await _threads(http),
                 server.read().cpu_s,
                 *await _seen(http, visitor),
             )
             since_ns = CLOCK.now_ns()
             await _wait(WINDOW_S)
             after, cpu_after, seen_after, room_after = (
-                await _threads(server),
+                await _threads(http),
                 server.read().cpu_s,
                 *await _seen(http, visitor),
             )
@@ -181,16 +180,11 @@ async def _seen(http: aiohttp.ClientSession, visitor: Visitor) -> tuple[int, dic
     return visitor.counts.pictures, room
 
 
-async def _threads(server: Served) -> dict[str, float]:
-    text = await asyncio.to_thread(_metrics, server.url)
+async def _threads(http: aiohttp.ClientSession) -> dict[str, float]:
+    async with http.get("/metrics") as response:
+        text = await response.text()
     found = re.findall(r'^avatar_thread_cpu_seconds\{thread="([^"]+)"\} (\S+)$', text, re.MULTILINE)
     return {name: 0.0 for name in STAGES} | {name: float(value) for name, value in found}
-
-
-def _metrics(url: str) -> str:
-    with urllib.request.urlopen(f"{url}metrics", timeout=10) as response:
-        text: str = response.read().decode()
-        return text
 
 
 async def _wait(seconds: float) -> None:

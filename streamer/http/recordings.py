@@ -11,6 +11,7 @@ from streamer.broadcast.recordings import Recording, Recordings
 from streamer.broadcast.station import Station
 from streamer.errors import FeedUnavailable, SignalingError
 from streamer.http.body import json_answer, read_body
+from streamer.http.files import Downloads
 from streamer.http.wire import PushOrder, RecordingView
 from streamer.media import FPS
 from streamer.registry import Registry
@@ -19,10 +20,11 @@ from streamer.registry import Registry
 class RecordingRoutes:
     """Handlers under /api/recordings and /api/pushes."""
 
-    def __init__(self, recordings: Recordings, station: Station, registry: Registry) -> None:
+    def __init__(self, recordings: Recordings, station: Station, registry: Registry, downloads: Downloads) -> None:
         self._recordings = recordings
         self._station = station
         self._registry = registry
+        self._downloads = downloads
 
     def add_to(self, app: web.Application) -> None:
         router = app.router
@@ -62,7 +64,7 @@ class RecordingRoutes:
         recorder = self._find(request)
         if "://" in recorder.order.target:
             raise FeedUnavailable("this feed is pushed out; there is no file", 404)
-        return web.FileResponse(Path(recorder.order.target))
+        return await self._downloads.answer(request, Path(recorder.order.target))
 
     async def push(self, request: web.Request) -> web.Response:
         """JSON `{"feed", "url"}`."""

@@ -74,7 +74,7 @@ class Attendee:
                 reporting.cancel()
         finally:
             if self._lips is not None:
-                await asyncio.to_thread(self._lips.close)
+                self._lips.close()
         self._desk.emit(self._sample())
 
     async def _attend(self, end_ns: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import shutil
 import socket
+import threading
 
 import aiohttp
 import av
@@ -77,6 +78,24 @@ async def test_feed_is_recorded_to_a_file_as_long_as_its_frames(house, kind):
         frames = [frame for frame in film.decode(video=0)]
         assert (frames[0].width, frames[0].height) == (320, 256)
         assert abs(len(frames) / 25 - view["seconds"]) < 0.001
+
+
+async def test_recording_is_downloaded_in_parts_while_every_thread_of_asyncio_is_taken(house):
+    _, http, _ = house
+    async with http.post("/api/recordings?feed=desk") as response:
+        path = response.headers["Location"]
+    await recorded(http, path.rsplit("/", 1)[1], 0.2)
+    loop, gate = asyncio.get_running_loop(), threading.Event()
+    blocked = [loop.run_in_executor(None, gate.wait, 30) for _ in range(64)]
+    try:
+        async with http.get(f"{path}/file") as response:
+            whole = await response.read()
+        async with http.get(f"{path}/file", headers={"Range": "bytes=4-7"}) as response:
+            assert (response.status, response.content_type) == (206, "video/mp4")
+            assert await response.read() == whole[4:8] == b"ftyp"
+    finally:
+        gate.set()
+        await asyncio.gather(*blocked)
 
 
 async def test_what_cannot_be_recorded_or_pushed_is_refused(house):

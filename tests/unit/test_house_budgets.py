@@ -71,6 +71,11 @@ def test_broad_excepts_stand_at_the_borders_only():
     assert broad <= BROAD_BORDERS
 
 
+def test_nothing_runs_in_asyncios_default_executor():
+    pattern = re.compile(r"run_in_executor\(\s*None|asyncio\.to_thread|FileResponse|add_static")
+    assert [name(path) for path in FILES if pattern.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_nothing_in_the_tree_names_a_machine():
     pattern = re.compile(r"(^|[^A-Za-z0-9_.])/(home|mnt|root|srv|work|Users)/|TODO|FIXME|XXX")
     texts = [p for p in ROOT.rglob("*") if p.suffix in (".py", ".js", ".md", ".toml", ".html", ".css") and p.is_file()]
