@@ -6,7 +6,7 @@ import inspect
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from aioice import Candidate, ice, stun
 from aiortc import RTCIceGatherer, RTCRtpReceiver, RTCRtpSender, RTCRtpTransceiver, rtcrtpreceiver, rtp
@@ -24,6 +24,9 @@ LEAST_BYTES = 8
 _STREAMS = "_RTCRtpReceiver__remote_streams"
 _CODECS = "_RTCRtpReceiver__codecs"
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
+_MAPPER = "_RTCRtpReceiver__timestamp_mapper"
+_DECODER = "_RTCRtpReceiver__decoder_thread"
+_TO_DECODE = "_RTCRtpReceiver__decoder_queue"
 _DEPACKETISED = "_data"
 _PACKETS = "_RTCRtpSender__packet_count"
 _OCTETS = "_RTCRtpSender__octet_count"
@@ -35,6 +38,7 @@ METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
     (RTCRtpReceiver, "_handle_rtcp_packet", ("self", "packet")),
     (RTCRtpReceiver, "receive", ("self", "parameters")),
     (RTCRtpReceiver, "_send_rtcp_pli", ("self", "media_ssrc")),
+    (RTCRtpReceiver, "_send_rtcp_nack", ("self", "media_ssrc", "lost")),
     (RTCRtpSender, "_handle_rtcp_packet", ("self", "packet")),
     (RTCRtpSender, "_send_rtcp", ("self", "packets")),
     (ice.Connection, "check_incoming", ("self", "message", "addr", "protocol")),
@@ -53,6 +57,9 @@ ATTRIBUTES: tuple[tuple[type, str], ...] = (
     (RTCRtpReceiver, _STREAMS),
     (RTCRtpReceiver, _CODECS),
     (RTCRtpReceiver, _JITTER_BUFFER),
+    (RTCRtpReceiver, _MAPPER),
+    (RTCRtpReceiver, _DECODER),
+    (RTCRtpReceiver, _TO_DECODE),
     (RTCRtpSender, _PACKETS),
     (RTCRtpSender, _OCTETS),
     (RTCRtpSender, _LAST_TIMESTAMP),
@@ -152,48 +159,39 @@ def tap_rtp(receiver: RTCRtpReceiver, on_packet: Callable[[RtpArrival], None]) -
     _replace(receiver, "_handle_rtp_packet", handle)
 
 
-class _MarkedPictures:
-    """Stands in for aiortc's jitter buffer of a video receiver: a picture is whole at its marker, not at the next one.
+class Pictures(Protocol):
+    """Stands in for aiortc's jitter buffer of a video receiver."""
 
-    aiortc's waits for the first packet of the picture after it, which makes each of them look 40 ms late.
-    """
-
-    CAPACITY = 512
-
-    def __init__(self) -> None:
-        self._next_seq: int | None = None
-        self._held: dict[int, rtp.RtpPacket] = {}
+    @property
+    def ssrc(self) -> int:
+        """The stream's."""
 
     def add(self, packet: rtp.RtpPacket) -> tuple[bool, JitterFrame | None]:
-        """Whether the peer must be asked for a keyframe, and the next picture if it is whole."""
-        if self._next_seq is None:
-            self._next_seq = packet.sequence_number
-        distance = (packet.sequence_number - self._next_seq + 0x8000 & 0xFFFF) - 0x8000
-        if distance < 0:
-            return False, None
-        lost = distance >= self.CAPACITY
-        if lost:
-            self._held.clear()
-            self._next_seq = packet.sequence_number
-        self._held[packet.sequence_number] = packet
-        return lost, self._whole(self._next_seq)
+        """Whether the peer must be asked for a keyframe, and a picture or None."""
 
-    def _whole(self, seq: int) -> JitterFrame | None:
-        parts: list[rtp.RtpPacket] = []
-        while (packet := self._held.get(seq)) is not None:
-            parts.append(packet)
-            seq = seq + 1 & 0xFFFF
-            if packet.marker:
-                for part in parts:
-                    del self._held[part.sequence_number]
-                self._next_seq = seq
-                return JitterFrame(b"".join(getattr(part, _DEPACKETISED) for part in parts), packet.timestamp)
-        return None
+    def whole(self) -> tuple[int, JitterFrame] | None:
+        """The next picture that is whole, with its payload type."""
 
 
-def show_at_marker(receiver: RTCRtpReceiver) -> None:
-    """Let a video receiver decode each picture as soon as its last packet is here."""
-    setattr(receiver, _JITTER_BUFFER, _MarkedPictures())
+def take_pictures_from(receiver: RTCRtpReceiver, pictures: Pictures) -> None:
+    """Let a video receiver decode each picture as soon as `pictures` has it whole."""
+    setattr(receiver, _JITTER_BUFFER, pictures)
+    original = receiver._handle_rtp_packet
+
+    async def handle(packet: rtp.RtpPacket, arrival_time_ms: int) -> None:
+        await original(packet, arrival_time_ms)
+        while (found := pictures.whole()) is not None:
+            payload_type, picture = found
+            picture.timestamp = getattr(receiver, _MAPPER).map(picture.timestamp)
+            if getattr(receiver, _DECODER) is not None:
+                getattr(receiver, _TO_DECODE).put((getattr(receiver, _CODECS)[payload_type], picture))
+
+    _replace(receiver, "_handle_rtp_packet", handle)
+
+
+async def ask_again(receiver: RTCRtpReceiver, ssrc: int, missing: list[int]) -> None:
+    """Tell the peer which packets of its stream are still missing."""
+    await receiver._send_rtcp_nack(ssrc, missing)
 
 
 def tap_sender_reports(receiver: RTCRtpReceiver, on_report: Callable[[int, int], None]) -> None:

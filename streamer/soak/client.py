@@ -26,7 +26,7 @@ from aiortc import (
 from aiortc.mediastreams import MediaStreamError, MediaStreamTrack
 
 from streamer.channel import Channel, WhenFull
-from streamer.clock import NS_PER_S, Clock
+from streamer.clock import NS_PER_MS, NS_PER_S, Clock
 from streamer.errors import SignalingError
 from streamer.media import CHUNK_SAMPLES, FRAME_SAMPLES, S16, SOUND_HZ, U8, SoundBlock
 from streamer.rtc import aiortc_hooks as hooks
@@ -36,11 +36,13 @@ from streamer.rtc.encoder import SoundEncoder
 from streamer.rtc.settings import IceSettings, InboundStats
 from streamer.rtc.sound_in import SoundIn
 from streamer.rtc.tracks import PacketTrack
+from streamer.soak.picture_buffer import PictureBuffer
 
 Signal = Callable[[str], Awaitable[str]]
 """Takes an SDP offer to the server and brings the answer."""
 
 PACKET_NS = CHUNK_SAMPLES * NS_PER_S // SOUND_HZ
+ASK_AGAIN_NS = 25 * NS_PER_MS
 SILENT_PACKETS = FRAME_SAMPLES // CHUNK_SAMPLES
 """Behind the packets of a microphone stands one frame of silence."""
 
@@ -134,6 +136,7 @@ class Visitor:
         self._control: RTCDataChannel = self._connection.createDataChannel("control")
         self._microphone = PacketTrack("audio", 8, self._on_left)
         self._said: list[bytes] = []
+        self._pictures = PictureBuffer(clock)
         self._sound_in = SoundIn(clock, self._executor, self.gone.set)
         self._audio = self._add_sound()
         self._video = self._add_video() if visit.watches else None
@@ -163,6 +166,7 @@ class Visitor:
             tasks = [
                 group.create_task(self._speak(), name="visitor-speak"),
                 group.create_task(self._watch(), name="visitor-watch"),
+                group.create_task(self._ask_again(), name="visitor-ask-again"),
                 group.create_task(self._sound_in.run(), name="visitor-decode"),
                 group.create_task(self._listen(), name="visitor-listen"),
             ]
@@ -201,7 +205,7 @@ class Visitor:
     def _add_video(self) -> RTCRtpTransceiver:
         video: RTCRtpTransceiver = self._connection.addTransceiver("video", "recvonly")
         if self._visit.decodes:
-            hooks.show_at_marker(video.receiver)
+            hooks.take_pictures_from(video.receiver, self._pictures)
             hooks.tap_rtp(video.receiver, partial(self._note_rtp, "video"))
         else:
             hooks.divert_rtp(video.receiver, partial(self._note_rtp, "video"))
@@ -252,6 +256,14 @@ class Visitor:
             if self._visit.on_picture is not None:
                 planes: U8 = frame.to_ndarray(format="yuv420p").astype(np.uint8, copy=False)
                 self._visit.on_picture(SeenPicture(planes, frame.pts - first_pts, self._clock.now_ns()))
+
+    async def _ask_again(self) -> None:
+        """Ask for what was lost until it is here."""
+        while self._video is not None:
+            await self._clock.sleep_until(self._clock.now_ns() + ASK_AGAIN_NS)
+            missing = self._pictures.missing()
+            if missing:
+                await hooks.ask_again(self._video.receiver, self._pictures.ssrc, missing)
 
     async def _listen(self) -> None:
         while True:

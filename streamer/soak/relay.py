@@ -62,8 +62,14 @@ class _Side(asyncio.DatagramProtocol):
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
+        self.answers: tuple[Lane, asyncio.DatagramTransport] | None = None
+        """The lane back, as long as it is to lead to whoever writes first: a browser that trickles its candidates."""
 
-    def datagram_received(self, data: bytes, _: Any) -> None:
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        if self.answers is not None:
+            back, transport = self.answers
+            back.lead_to(transport, addr[:2])
+            self.answers = None
         self._lane.take(data)
 
     def error_received(self, exc: Exception) -> None:
@@ -130,10 +136,13 @@ class Relay:
         """The same signalling; server and visitor are told of the relay's sockets in place of each other's."""
 
         async def through(offer: str) -> str:
-            to_visitor, to_server = await self._open(self.up), await self._open(self.down)
+            (to_visitor, side), (to_server, _) = await self._open(self.up), await self._open(self.down)
             answer = await signal(named(offer, to_server.get_extra_info("sockname")[:2]))
             self.up.lead_to(to_server, address_in(answer))
-            self.down.lead_to(to_visitor, address_in(offer))
+            if "a=candidate:" in offer:
+                self.down.lead_to(to_visitor, address_in(offer))
+            else:
+                side.answers = self.down, to_visitor
             return named(answer, to_visitor.get_extra_info("sockname")[:2])
 
         return through
@@ -147,8 +156,8 @@ class Relay:
         for transport in self._transports:
             transport.close()
 
-    async def _open(self, lane: Lane) -> asyncio.DatagramTransport:
+    async def _open(self, lane: Lane) -> tuple[asyncio.DatagramTransport, _Side]:
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(lambda: _Side(lane), local_addr=(LOOPBACK, 0))
+        transport, side = await loop.create_datagram_endpoint(lambda: _Side(lane), local_addr=(LOOPBACK, 0))
         self._transports.append(transport)
-        return transport
+        return transport, side

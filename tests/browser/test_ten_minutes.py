@@ -20,8 +20,8 @@ from streamer.media import SOUND_HZ
 from streamer.pcm import wav_of
 
 MINUTES = int(os.environ.get("LIVEANCHOR_DRIFT_MINUTES", "10"))
-SETTLE_S = 60
-"""The browser finds the size of its buffers first."""
+SETTLE_S = 120
+"""The browser finds the size of its buffers first; in its second minute they still move."""
 MOST_DRIFT_MS = 20
 PERIOD_SAMPLES = 51_024
 """1.063 s: clicks fall on all phases of the frame grid in turn, so a minute's mean is free of the grid."""
@@ -29,7 +29,7 @@ PERIOD_SAMPLES = 51_024
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.long,
-    pytest.mark.timeout(60 * MINUTES + 240),
+    pytest.mark.timeout(60 * MINUTES + 300),
     pytest.mark.asyncio(loop_scope="session"),
 ]
 

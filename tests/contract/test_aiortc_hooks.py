@@ -14,9 +14,11 @@ from aiortc.codecs import get_encoder
 from aiortc.rtcrtpparameters import RTCRtpCodecParameters, RTCRtpReceiveParameters
 from aiortc.rtcrtpreceiver import RemoteStreamTrack
 
+from streamer.clock import MonotonicClock
 from streamer.rtc import aiortc_hooks as hooks
 from streamer.rtc.encoder import VideoCodec, VideoEncoder
 from streamer.rtc.tracks import PacketTrack
+from streamer.soak.picture_buffer import PictureBuffer
 
 pytestmark = pytest.mark.contract
 
@@ -74,7 +76,7 @@ async def test_attribute_is_set_on_a_living_object(connection, owner_and_name):
 
 async def test_a_picture_is_decoded_at_its_marker_and_not_at_the_next_picture(connection):
     receiver = connection.addTransceiver("video", "recvonly").receiver
-    hooks.show_at_marker(receiver)
+    hooks.take_pictures_from(receiver, PictureBuffer(MonotonicClock()))
     receiver._track = track = RemoteStreamTrack("video")
     await receiver.receive(RTCRtpReceiveParameters(codecs=[VP8]))
     planes = np.random.default_rng(0).integers(0, 255, (96 * 3 // 2, 96), np.uint8)
