@@ -16,7 +16,7 @@ from engines.errors import EngineError
 from streamer.broadcast.feed import Feed
 from streamer.broadcast.station import Station
 from streamer.casting import Cast, Casting
-from streamer.clock import Clock
+from streamer.clock import NS_PER_S, Clock
 from streamer.config import Config
 from streamer.errors import ServerDraining, SessionLimit, SessionNotFound, SignalingError, StreamerError
 from streamer.graphics.badge import Badge
@@ -29,6 +29,8 @@ from streamer.rtc.settings import IceSettings, PeerSettings
 from streamer.rtc.threads import CodecThreads
 from streamer.session import Session
 from streamer.telemetry.metrics import Metrics
+
+SWEEP_AFTER_NS = NS_PER_S // 2
 
 Watchers = list[Callable[[Picture], None]]
 
@@ -82,6 +84,8 @@ class Registry:
         self._answering = asyncio.Lock()
         self._group: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
+        self._left = asyncio.Event()
+        """Somebody has gone since the last sweep."""
         self.draining = False
         house.metrics.slots_total.set(house.config.limits.sessions)
 
@@ -154,7 +158,9 @@ class Registry:
         """Hold the sessions' tasks until `close`, then hang up on all and wait for them."""
         async with asyncio.TaskGroup() as group:
             self._group = group
+            sweeping = group.create_task(self._sweep(), name="sweep")
             await self._closing.wait()
+            sweeping.cancel()
             for session in self.list():
                 session.close()
 
@@ -221,7 +227,18 @@ class Registry:
                 self._house.station.close_feed(feed)
             self._sessions.pop(session.id, None)
             self._count()
-            # A connection is a knot of references that only the collector undoes: left to itself it comes after dozens.
+            self._left.set()
+
+    async def _sweep(self) -> None:
+        """Free what visitors leave behind; a crowd that leaves together is swept up once.
+
+        A connection is a knot of references that only the collector undoes: left to itself it comes after dozens.
+        """
+        clock = self._house.clock
+        while True:
+            await self._left.wait()
+            await clock.sleep_until(clock.now_ns() + SWEEP_AFTER_NS)
+            self._left.clear()
             gc.collect()
 
     def _count(self) -> None:
