@@ -88,7 +88,7 @@ async def test_viewer_behind_a_bad_link_sees_nearly_all_pictures_and_hears_all(v
     concealed = after["concealedSamples"] - before["concealedSamples"]
     heard = after["totalSamplesReceived"] - before["totalSamplesReceived"]
     print(
-        f"{net}: {pictures / (25 * SECONDS):.1%} shown, {after['freezeCount']} freezes, {lost} datagrams lost, "
+        f"loss {net.loss_percent} %, rate {net.rate_kbps} kbit/s: {pictures / (25 * SECONDS):.1%} shown, {after['freezeCount']} freezes, {lost} datagrams lost, "
         f"{concealed / heard:.1%} of the sound concealed"
     )
     assert lost > 0
