@@ -84,7 +84,8 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rooms: int = 4
     recordings: int = 4
     """At once, feeds that are pushed out among them."""
-    connect_timeout_s: float = 15.0
+    connect_timeout_s: float = 14.0
+    """Before 15 s all that a peer who never comes has cost is free again."""
     offers_per_s: float = 5.0
     """Of one address, after its first `offers_burst`."""
     offers_burst: int = 20
