@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from streamer.graphics.badge import Badge
     from streamer.media import S16
     from streamer.provenance import FilmSigner
     from streamer.render.take import Take
@@ -33,6 +34,7 @@ class Wishes:
     seed: int
     inject: tuple[str, ...]
     device: str
+    badge: Badge | None = None
 
 
 def add_to(root: typer.Typer) -> None:
@@ -65,6 +67,7 @@ def render(
         list[str] | None,
         typer.Option(help="Faults on purpose: nan@FRAME, jump@FRAME, denoiser@WINDOW; xN for N times."),
     ] = None,
+    badge: Annotated[str | None, typer.Option(help="Words in the corner of every picture, such as AI.")] = None,
     c2pa: Annotated[
         tuple[Path, Path] | None,
         typer.Option(metavar="CERT KEY", help="Sign the film (MP4): PEM files; needs the extra c2pa."),
@@ -74,15 +77,15 @@ def render(
     """Render a talking portrait offline. With liveportrait, what an interrupted run has done is gone on with."""
     from engines import catalog
     from streamer.errors import ConfigError
+    from streamer.graphics.badge import chosen
     from streamer.provenance import SUFFIX, signer_of
 
     if c2pa is not None and out.suffix.lower() != SUFFIX:
         raise ConfigError("--c2pa", f"only {SUFFIX} files can carry a manifest")
     signer = signer_of(*c2pa) if c2pa else None
     sound_file = None if str(audio) == "-" else audio
-    wishes = Wishes(
-        portrait, sound_file, driving, idle, tier, models, seeded, reduced, seed, tuple(inject or ()), device
-    )
+    faults, mark = tuple(inject or ()), chosen(None, badge)
+    wishes = Wishes(portrait, sound_file, driving, idle, tier, models, seeded, reduced, seed, faults, device, mark)
     if engine in catalog.names() and engine not in _MAKERS:
         _talk(engine, wishes, out, signer, as_json=as_json)
         return
@@ -106,12 +109,13 @@ class Leftovers:
 
 def _talk(engine: str, wishes: Wishes, out: Path, signer: FilmSigner | None, *, as_json: bool) -> None:
     """With an engine of the live line: a sound spoken into an MP4."""
-    from streamer.commands.talking import talk
+    from streamer.commands.talking import Finish, talk
     from streamer.errors import ConfigError
 
     if wishes.audio is None or wishes.driving or wishes.idle_s is not None or out.suffix.lower() != ".mp4":
         raise ConfigError("--engine", f"{engine} speaks a sound into an .mp4; take liveportrait for anything else")
-    talk(str(wishes.portrait), wishes.audio, out, engine, signer=signer, as_json=as_json)
+    finish = Finish(wishes.badge, signer)
+    talk(str(wishes.portrait), wishes.audio, out, engine, finish, as_json=as_json)
 
 
 def _report(engine: str, wishes: Wishes, leftovers: Leftovers, *, quiet: bool) -> dict[str, Any]:
@@ -131,12 +135,12 @@ def _report(engine: str, wishes: Wishes, leftovers: Leftovers, *, quiet: bool) -
     wishes = replace(wishes, portrait=_portrait(wishes.portrait))
     take, sound = maker(wishes)
     paths = {"portrait": wishes.portrait, "audio": wishes.audio, "driving": wishes.driving}
-    about = {k: v for k, v in asdict(wishes).items() if k not in paths and k != "models"}
+    about = {k: v for k, v in asdict(wishes).items() if k not in paths and k not in ("models", "badge")}
     about |= {name: path.name if path else None for name, path in paths.items()}
     about |= {"engine": engine, "models": str(wishes.models) if wishes.models else None}
     files = [path for path in paths.values() if path is not None]
     with Showing(quiet=quiet) as showing:
-        order = Order(leftovers.out, sound, about, files, leftovers.fresh, leftovers.keep_work)
+        order = Order(leftovers.out, sound, about, files, leftovers.fresh, leftovers.keep_work, wishes.badge)
         return RenderJob(take, order, MonotonicClock(), showing).run()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,18 @@ from rich.progress import Progress
 
 if TYPE_CHECKING:
     from avatars.packet import AvatarPacket
+    from streamer.graphics.badge import Badge
     from streamer.provenance import FilmSigner
 
-
 SHOW_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finish:
+    """What a film gets beside a speaking face."""
+
+    badge: Badge | None = None
+    signer: FilmSigner | None = None
 
 
 def show_off(packet: AvatarPacket, stem: Path) -> tuple[Path, Path]:
@@ -42,9 +51,7 @@ def show_off(packet: AvatarPacket, stem: Path) -> tuple[Path, Path]:
     return sheet_path, film_path
 
 
-def talk(
-    avatar: str, audio: Path, out: Path, engine_name: str, *, signer: FilmSigner | None = None, as_json: bool
-) -> None:
+def talk(avatar: str, audio: Path, out: Path, engine_name: str, finish: Finish, *, as_json: bool) -> None:
     """Render and report. `avatar` is an id of the default store or a picture, which is then precompiled in passing.
 
     Raises AvatarError, EngineError, SpeechRejected, ConfigError, NotSigned.
@@ -76,7 +83,7 @@ def talk(
     pcm48 = decode_speech(sound, None, SpeechLimits(len(sound) + 1, 24 * 3600.0))
     packet = packet_of()
     engine = catalog.create(engine_name)
-    speaker = talking.Speaker.of(engine, packet, max(packet.size_px))
+    speaker = talking.Speaker.of(engine, packet, max(packet.size_px), finish.badge)
     began_s = time.perf_counter()
     with Progress(console=Console(stderr=True, quiet=as_json), transient=True) as progress:
         task = progress.add_task(f"rendering {out.name}", total=None)
@@ -84,8 +91,8 @@ def talk(
             speaker, pcm48, out, lambda done, total: progress.update(task, completed=done, total=total)
         )
     elapsed_s = time.perf_counter() - began_s
-    if signer is not None:
-        signer.sign(out)
+    if finish.signer is not None:
+        finish.signer.sign(out)
     report = {
         "engine": engine_name,
         "frames": frames,

@@ -12,6 +12,8 @@ from typing import Any
 import av
 import numpy as np
 
+from avatars.canvas import Mark
+from avatars.colour import split_planes
 from streamer.errors import ConfigError
 from streamer.media import FPS, FRAME_SAMPLES, S16, SOUND_HZ
 from streamer.render.take import U8
@@ -43,10 +45,11 @@ CONTAINERS = {
 class Encoder:
     """Takes 25 frames a second, each with its own 40 ms of sound. Use `encoding`."""
 
-    def __init__(self, output: Any, kind: Container, width_px: int, height_px: int) -> None:
+    def __init__(self, output: Any, kind: Container, size_px: tuple[int, int], mark: Mark | None = None) -> None:
         self._output = output
+        self._mark = mark
         self._video = output.add_stream(kind.video, rate=FPS, options=dict(kind.video_options))
-        self._video.width, self._video.height = width_px, height_px
+        self._video.width, self._video.height = size_px
         self._video.pix_fmt = "yuv420p"
         self._video.codec_context.time_base = Fraction(1, FPS)
         self._audio = output.add_stream(kind.audio, rate=SOUND_HZ, layout="mono")
@@ -56,6 +59,10 @@ class Encoder:
     def add(self, picture: U8, pcm48: S16) -> None:
         """The next frame (H, W, 3) u8 RGB and its sound (1920,) s16."""
         frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+        if self._mark is not None:
+            planes = frame.reformat(format="yuv420p").to_ndarray().astype(np.uint8, copy=False)
+            self._mark.lay(split_planes(planes))
+            frame = av.VideoFrame.from_ndarray(planes, format="yuv420p")
         frame.pts, frame.time_base = self.frames, Fraction(1, FPS)
         self._output.mux(self._video.encode(frame))
         sound = av.AudioFrame.from_ndarray(np.ascontiguousarray(pcm48[None]), format="s16", layout="mono")
@@ -78,13 +85,13 @@ def container_of(path: Path) -> Container:
 
 
 @contextmanager
-def encoding(path: Path, width_px: int, height_px: int) -> Iterator[Encoder]:
+def encoding(path: Path, width_px: int, height_px: int, mark: Mark | None = None) -> Iterator[Encoder]:
     """An encoder for `path`; the file is there, whole, only once the block has ended well. Raises ConfigError."""
     kind = container_of(path)
     part = path.with_name(path.name + ".part")
     try:
         with av.open(str(part), "w", format=kind.format) as output:
-            encoder = Encoder(output, kind, width_px, height_px)
+            encoder = Encoder(output, kind, (width_px, height_px), mark)
             yield encoder
             encoder.finish()
         part.replace(path)

@@ -12,6 +12,7 @@ import numpy as np
 
 from streamer.clock import Clock
 from streamer.errors import ConfigError
+from streamer.graphics.badge import Badge
 from streamer.media import FPS, FRAME_SAMPLES, S16
 from streamer.render.encode import container_of, encoding
 from streamer.render.inspection import inspect
@@ -38,6 +39,8 @@ class Order:
     fresh: bool = False
     """Begin anew though an earlier run left something."""
     keep_work: bool = False
+    badge: Badge | None = None
+    """Laid over the finished frames: with another one, what an earlier run left is gone on with."""
 
 
 class RenderJob:
@@ -114,7 +117,7 @@ class RenderJob:
         sound = fitted(self._order.sound if self._order.sound is not None else np.zeros(0, np.int16), count)
         width, height = self._take.size_px
         self._watch.begin("encode", count)
-        with encoding(self._order.out, width, height) as encoder:
+        with encoding(self._order.out, width, height, self._order.badge) as encoder:
             before = (keys[0], self._kept(keys[0]))
             position, after = 0, before
             for index in range(count):
@@ -161,5 +164,6 @@ class RenderJob:
             "times_real_time": round(total / (frames / FPS), 3) if frames else None,
             "resumed": resumed,
             "inspection": inspection,
+            "badge": self._order.badge.words if self._order.badge is not None else None,
             "order": self._order.about,
         }

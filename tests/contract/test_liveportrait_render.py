@@ -23,6 +23,7 @@ from streamer.cli import app  # noqa: E402
 from streamer.clock import ManualClock  # noqa: E402
 from streamer.commands.render import Wishes  # noqa: E402
 from streamer.errors import ConfigError  # noqa: E402
+from streamer.graphics.badge import Badge  # noqa: E402
 from streamer.media import FRAME_SAMPLES  # noqa: E402
 from streamer.render import liveportrait  # noqa: E402
 from streamer.render.encode import encoding  # noqa: E402
@@ -166,6 +167,10 @@ def test_another_setting_begins_anew(tmp_path, small_portrait):
     _, job = job_of(wishes(small_portrait, None, idle_s=0.2), tmp_path / "talk.mp4", stop)
     with pytest.raises(Interrupted):
         job.run()
+    _, badged = job_of(
+        wishes(small_portrait, None, idle_s=0.2), tmp_path / "talk.mp4", keep_work=True, badge=Badge("AI")
+    )
+    assert badged.run()["resumed"] is True, "a badge lies over pictures that stay as they are"
     _, other = job_of(wishes(small_portrait, None, idle_s=0.2, seed=1), tmp_path / "talk.mp4")
     assert other.run()["resumed"] is False
 
@@ -211,9 +216,14 @@ def command(*arguments):
 
 
 def test_the_command_renders_and_prints_its_report(tmp_path, small_portrait, speech):
-    done = command(small_portrait, speech, tmp_path / "a.webm", "--seeded", "--reduced", "--tier", "preview", "--json")
+    arguments = ("--seeded", "--reduced", "--tier", "preview", "--json", "--badge", "AI")
+    done = command(small_portrait, speech, tmp_path / "a.webm", *arguments)
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["inspection"]["frames"] == 18
+    report = json.loads(done.stdout)
+    assert (report["inspection"]["frames"], report["badge"]) == (18, "AI")
+    x1, y1, x2, y2 = Badge("AI").rect((256, 256))
+    corners = [picture[y1:y2, x1:x2] for picture in pictures(tmp_path / "a.webm")]
+    assert all(corner.max() > 170 and np.median(corner) < 90 for corner in corners), "the badge is in every picture"
 
 
 @pytest.mark.parametrize(
