@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from avatars.precompile import Makers
@@ -40,12 +41,17 @@ def _contract_net(**options: Any) -> LipSyncEngine:
 
 
 def _musetalk(**options: Any) -> LipSyncEngine:
+    engine: LipSyncEngine = _musetalk_opening().open_engine(**{"models": MODELS, **options})
+    return engine
+
+
+def _musetalk_opening() -> ModuleType:
     try:
-        from engines.musetalk.opening import open_engine
+        from engines.musetalk import opening
     except ImportError as error:
         remedy = "Install the extra: pip install 'liveanchor[musetalk]'."
         raise EngineUnavailable("musetalk", f"it needs {error.name}", remedy) from error
-    return open_engine(**{"models": MODELS, **options})
+    return opening
 
 
 _MAKERS: dict[str, Callable[..., LipSyncEngine]] = {
@@ -95,6 +101,19 @@ def makers(engine: LipSyncEngine) -> Makers | None:
     found = getattr(engine, "makers", None)
     made = found() if callable(found) else None
     return made if isinstance(made, Makers) else None
+
+
+def preparing(name: str, models: Path = MODELS, **options: Any) -> Makers:
+    """What an engine brings to precompilation, with no more of it opened than that takes.
+
+    Raises EngineUnavailable where there is none of this name or it cannot run here.
+    """
+    if name in NO_LATENTS:
+        return Makers()
+    if name == "musetalk":
+        found: Makers = _musetalk_opening().open_makers(models, **options)
+        return found
+    return makers(serving(name, models, options)) or Makers()
 
 
 def serving(name: str, models: Path, options: Mapping[str, Any] | None = None) -> LipSyncEngine:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from avatars.precompile import FaceParser, LatentEncoder
+from avatars.precompile import FaceParser, LatentEncoder, Makers
 from engines.backends.chain import Chain
 from engines.backends.onnx_chain import OnnxChain
 from engines.backends.plan_cache import PlanCache
@@ -83,6 +83,17 @@ def open_engine(
         revision=options.revision(),
     )
     return MuseTalkEngine(parts)
+
+
+def open_makers(models: Path, *, device: str | None = None, **more: Any) -> Makers:
+    """What the engine brings to precompilation, without the engine: the autoencoder and the face parser alone.
+
+    Options as for `open_engine`. Raises EngineUnavailable, EngineContract.
+    """
+    options = Options(models, more)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    nets = options.networks({"vae"})
+    return Makers(latents=_encoder(nets, options, device), parser=_parser(options, device), official_margin=True)
 
 
 class Options:

@@ -92,15 +92,13 @@ class Batch:
 
 def makers_of(engine: str, models: Path = catalog.MODELS) -> Makers:
     """What an engine brings to precompilation. Raises EngineUnavailable saying what to install."""
-    if engine in catalog.NO_LATENTS:
-        return Makers()
     if engine not in catalog.names():
         raise EngineUnavailable(
             engine,
             "packets for it hold latents, which only its own encoder and weights can make",
             "Install liveanchor[musetalk] and its weights, or leave --engine away: such packets work with warp.",
         )
-    return catalog.makers(catalog.serving(engine, models)) or Makers()
+    return catalog.preparing(engine, models)
 
 
 def find_sources(given: Sequence[Path], only: Sequence[str] | None) -> list[tuple[str, Path]]:

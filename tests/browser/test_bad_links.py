@@ -88,8 +88,8 @@ async def test_viewer_behind_a_bad_link_sees_nearly_all_pictures_and_hears_all(v
     concealed = after["concealedSamples"] - before["concealedSamples"]
     heard = after["totalSamplesReceived"] - before["totalSamplesReceived"]
     print(
-        f"loss {net.loss_percent} %, rate {net.rate_kbps} kbit/s: {pictures / (25 * SECONDS):.1%} shown, {after['freezeCount']} freezes, {lost} datagrams lost, "
-        f"{concealed / heard:.1%} of the sound concealed"
+        f"loss {net.loss_percent} %, rate {net.rate_kbps} kbit/s: {pictures / (25 * SECONDS):.1%} shown, "
+        f"{after['freezeCount']} freezes, {lost} datagrams lost, {concealed / heard:.1%} of the sound concealed"
     )
     assert lost > 0
     assert pictures >= shown * 25 * SECONDS

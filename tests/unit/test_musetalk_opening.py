@@ -19,7 +19,7 @@ from engines.backends.plan_cache import PlanCache, graph_sha256  # noqa: E402
 from engines.backends.tensorrt_api import TensorRt  # noqa: E402
 from engines.backends.torch_chain import TorchChain  # noqa: E402
 from engines.errors import EngineUnavailable  # noqa: E402
-from engines.musetalk import artefacts, own_plans  # noqa: E402
+from engines.musetalk import artefacts, own_plans, weights  # noqa: E402
 from engines.musetalk.artefacts import Artefacts, plan_key  # noqa: E402
 from engines.musetalk.features import FeatureExtractor  # noqa: E402
 from engines.musetalk.opening import BACKENDS, Options  # noqa: E402
@@ -96,6 +96,20 @@ def test_on_a_cpu_plans_are_left_alone(tmp_path):
     assert isinstance(made._parts.chain, TorchChain)
     assert made.spec.buckets == (1,), "nobody waits a quarter of an hour for batches of 32 to be tried on a CPU"
     made.close()
+
+
+def test_avatars_are_prepared_without_the_networks_that_make_them_speak(tmp_path, monkeypatch):
+    made, opened = weights.networks, []
+    monkeypatch.setattr(weights, "networks", lambda *given, **more: opened.append(made(*given, **more)) or opened[-1])
+    alone = catalog.preparing("musetalk", tmp_path, **MADE_UP)
+    (nets,) = opened
+    assert {part for part in ("unet", "vae", "whisper") if not next(getattr(nets, part).parameters()).is_meta} == {
+        "vae"
+    }
+    engine = catalog.serving("musetalk", tmp_path, MADE_UP)
+    assert alone.latents.revision == engine.makers().latents.revision
+    assert alone.official_margin is engine.makers().official_margin is True
+    engine.close()
 
 
 @pytest.mark.parametrize("buckets", [[], [0, 1], [1, 33], ["1"], 4, [1, True]])
