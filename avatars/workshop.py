@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
+from avatars.bundled import bundled_at
 from avatars.clip import write_clip, write_loop
 from avatars.clipfile import ClipFile, is_clip
 from avatars.errors import AvatarError, PortraitRejected
@@ -21,6 +22,7 @@ from avatars.faces import FaceMesh
 from avatars.picture import fit_inside, load_picture
 from avatars.precompile import FaceFinder, FaceSettings, IdleAnimator, Makers, SidecarBuilder, precompile_portrait
 from avatars.reader import Inspected, open_packet
+from avatars.sources import SIDECAR
 from avatars.store import AvatarStore
 from avatars.writer import ENGINE_PREFIX, write_info, write_still
 
@@ -116,6 +118,9 @@ class Workshop:
         )
         progress(0.5)
         write_still(packet, folder, materialise=recipe.materialise)
+        portrait = bundled_at(source)
+        if portrait is not None and portrait.rects:
+            save_file(portrait.sources(), folder / f"{ENGINE_PREFIX}{SIDECAR}.safetensors")
         return dict(packet.info)
 
     def _fill_loop(
@@ -152,8 +157,11 @@ class Workshop:
     def _made_from(self, source: Path, recipe: Recipe) -> dict[str, Any]:
         """Everything that decides what a packet looks like."""
         encoder, parser, idle = self._makers.latents, self._makers.parser, self._makers.idle
-        living = {} if idle is None else {"idle": [idle.name, idle.revision]}
-        return living | {
+        made_from: dict[str, Any] = {} if idle is None else {"idle": [idle.name, idle.revision]}
+        portrait = bundled_at(source)
+        if portrait is not None and portrait.rects:
+            made_from |= {"sources_sha256": _sha256(portrait.sources_path)}
+        return made_from | {
             "source_sha256": _sha256(source),
             "maker": MAKER_REVISION,
             "face": asdict(recipe.face),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from avatars.packet import AvatarPacket
 from engines.contract import FaceOverlay
+from engines.warp.crops import crops_of
 from engines.warp.glances import EyeLife
 from engines.warp.lids import LidPainter
 from engines.warp.life import Life
@@ -36,6 +37,7 @@ class WarpFace:
         self._life = life
         self._moulds = moulds
         self._still = packet.frames.strides[0] == 0
+        self._crops = crops_of(packet.sidecars, packet.coords[0], patch_px) if self._still else None
         self._lock = threading.Lock()
         self._rigs: OrderedDict[int, Rig | U8] = OrderedDict()
         self._eyes = EyeLife(packet.avatar_id)
@@ -75,7 +77,8 @@ class WarpFace:
         box, points = self._packet.coords[0], self._landmarks[0]
         if not shows_face(points, box):
             return None
-        return LidPainter(self._anchor(0), patch_points(points, box, self.patch_px))
+        shut = None if self._crops is None else self._crops.shut_eyes
+        return LidPainter(self._anchor(0), patch_points(points, box, self.patch_px), shut)
 
     def _rig(self, frame: int) -> Rig | U8:
         key = 0 if self._still else frame
@@ -107,9 +110,8 @@ class WarpFace:
         anchor, box, points = self._anchor(frame), self._packet.coords[frame], self._landmarks[frame]
         if not shows_face(points, box):
             return anchor
-        return build_rig(
-            anchor, self._shows(frame, (self.patch_px, self.patch_px)), np.array(points), box, self._moulds
-        )
+        shows = self._shows(frame, (self.patch_px, self.patch_px))
+        return build_rig(anchor, shows, np.array(points), box, self._crops or self._moulds)
 
     def _shows(self, frame: int, size: tuple[int, int]) -> F32:
         """The packet's mask over the face box, (N, N) f32."""

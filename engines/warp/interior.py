@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from engines.warp.crops import Crops
 from engines.warp.fields import sample
 from engines.warp.lips import UPPER_SHARE, Lips
 from engines.warp.mesh import CHEEKS, EYE_LEFT, EYE_RIGHT, LOWER_INNER, LOWER_RINGS, UPPER_INNER
@@ -25,6 +26,9 @@ _REAL_TEETH_GAP = 0.10
 _TONGUE_TONE = np.array([0.70, 0.34, 0.34], np.float32)
 _DARK_TONE = np.array([0.20, 0.065, 0.065], np.float32)
 """The back of the mouth against the white of the eye."""
+
+_LOWER_LIFT, _TONGUE_LIFT = 0.03, 0.20
+"""Units: a mouth that speaks opens less than the one whose teeth and tongue were taken; what it shows lies higher."""
 
 
 class Light(NamedTuple):
@@ -106,25 +110,34 @@ class Interior:
         return shade
 
 
-def make_interior(anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose, moulds: Moulds) -> Interior:
-    """mesh_patch: (468, 2) patch pixels of the portrait's own mesh."""
+def make_interior(anchor: U8, mesh_patch: F64, lips: Lips, pose: FacePose, parts: Moulds | Crops) -> Interior:
+    """mesh_patch: (468, 2) patch pixels of the portrait's own mesh. parts: everybody's, or the portrait's own."""
     size = anchor.shape[0]
     corners = np.array([[-0.75, -0.32], [0.75, -0.32], [0.75, 0.75], [-0.75, 0.75]])
     bounds = pose.patch(corners + np.array([lips.middle, lips.rest[UPPER_INNER[5], 1]]))
     x1, y1 = np.floor(bounds.min(0)).astype(int).clip(0, size - 1).tolist()
     x2, y2 = np.ceil(bounds.max(0)).astype(int).clip(1, size).tolist()
     across, below = _places((x1, y1, x2, y2), lips, pose)
-    at = moulds.pixel(across, below)
     light = read_light(anchor, mesh_patch, lips, pose)
-    upper = _real_teeth(anchor, mesh_patch, lips, pose, light)
-    tongue = 0.45 * light.lip + 0.55 * light.white * light.tone(_TONGUE_TONE)
+    if isinstance(parts, Crops):
+        lifted = ((parts.upper_teeth, 0.0), (parts.lower_teeth, _LOWER_LIFT), (parts.tongue, _TONGUE_LIFT))
+        layers = tuple(_shifted(own, -lift * pose.to_patch[:, 1], (x1, y1, x2, y2)) for own, lift in lifted)
+    else:
+        at = parts.pixel(across, below)
+        upper = _real_teeth(anchor, mesh_patch, lips, pose, light)
+        tongue = 0.45 * light.lip + 0.55 * light.white * light.tone(_TONGUE_TONE)
+        layers = (
+            _lit(parts.upper_teeth, at, light, light.white) if upper is None else upper[y1:y2, x1:x2].copy(),
+            _lit(parts.lower_teeth, at, light, light.white),
+            _lit(parts.tongue, at, light, tongue),
+        )
     depth = np.clip(below / (JAW_DROP * 1.4), 0, 1)[..., None]
     return Interior(
         x=x1,
         y=y1,
-        upper_teeth=_lit(moulds.upper_teeth, at, light, light.white) if upper is None else upper[y1:y2, x1:x2].copy(),
-        lower_teeth=_lit(moulds.lower_teeth, at, light, light.white),
-        tongue=_lit(moulds.tongue, at, light, tongue),
+        upper_teeth=layers[0],
+        lower_teeth=layers[1],
+        tongue=layers[2],
         dark=(light.white * light.tone(_DARK_TONE) * (0.45 + 0.75 * depth)).astype(np.float32),
         down=pose.to_patch[:, 1],
         unit_px=pose.unit_px,

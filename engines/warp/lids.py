@@ -45,9 +45,12 @@ class _Eye:
 class LidPainter:
     """Makes the overlays of a frame once each; read-only afterwards."""
 
-    def __init__(self, anchor: U8, points: F64) -> None:
-        """anchor (N, N, 3) u8 RGB; points (468, 2) in its pixels."""
+    def __init__(self, anchor: U8, points: F64, shut: U8 | None = None) -> None:
+        """anchor (N, N, 3) u8 RGB; points (468, 2) in its pixels; shut: the same with its eyes shut, where known,
+        (N, N, 4) u8 RGB times alpha and alpha.
+        """
         self._anchor = anchor
+        self._shut = None if shut is None else _laid_over(anchor, shut)
         found = (_eye(points[upper], points[lower], anchor.shape[0]) for upper, lower in EYE_LIDS)
         self._eyes = [eye for eye in found if eye is not None]
         self._made: dict[Eyes, tuple[FaceOverlay, ...]] = {}
@@ -68,8 +71,11 @@ class LidPainter:
         pixels = sample(self._anchor, np.stack([x + aside, y], -1).astype(np.float32))
         mask = _soft_edge(eye, x, y)
         if eyes.shut > 0:
-            lid_from, lid = _lid_down(eye, y, eyes.shut)
-            skin = sample(self._anchor, np.stack([x, lid_from], -1).astype(np.float32))
+            lid_from, lid = _lid_down(eye, y, eyes.shut, 0.0 if self._shut is None else 1.0)
+            lids = self._anchor if self._shut is None else self._shut
+            skin = sample(lids, np.stack([x, lid_from], -1).astype(np.float32))
+            if self._shut is not None and eyes.shut >= 1.0:
+                lid = np.ones_like(lid)  # nothing of the open eye is left
             share = lid[..., None]
             pixels = np.rint(skin * share + pixels * (1 - share)).astype(np.uint8)
         pixels.flags.writeable = mask.flags.writeable = False
@@ -103,15 +109,25 @@ def _eye(upper: F64, lower: F64, side_px: int) -> _Eye | None:
     return _Eye((x1, y1, x2, y2), np.minimum(*edges), np.maximum(*edges), open_px, across)
 
 
-def _lid_down(eye: _Eye, y: F32, shut: float) -> tuple[F32, F32]:
-    """Rows (h, w) that the lowered lid shows, and where it lies, 0..1."""
+def _laid_over(anchor: U8, shut: U8) -> U8:
+    share = shut[..., 3:].astype(np.float32) * np.float32(1 / 255)
+    laid: U8 = np.rint(anchor * (1 - share) + shut[..., :3]).clip(0, 255).astype(np.uint8)
+    return laid
+
+
+def _lid_down(eye: _Eye, y: F32, shut: float, seen: float) -> tuple[F32, F32]:
+    """Rows (h, w) that the lowered lid shows, and where it lies, 0..1.
+
+    seen: how far shut the lid is in the picture that it is read from, as `shut`.
+    """
     height = eye.lower - eye.upper
     edge = eye.upper + np.float32(shut * _MEET) * height
+    known = eye.upper + np.float32(seen * _MEET) * height
     lash = np.float32(_LASH_SHARE * eye.open_px) * np.clip(height / eye.open_px, 0.2, 1.0)
     top = eye.upper - np.float32(_SKIN_SHARE * eye.open_px)
     # From the fold down to the lashes the skin is stretched; lashes and edge only move.
-    rest, moved = eye.upper - lash - top, edge - lash - top
-    rows = np.where(y < edge - lash, top + np.clip((y - top) / moved, 0.0, 1.0) * rest, y - (edge - eye.upper))
+    rest, moved = known - lash - top, edge - lash - top
+    rows = np.where(y < edge - lash, top + np.clip((y - top) / moved, 0.0, 1.0) * rest, y - (edge - known))
     over = np.float32(lash.max() * 0.55)
     lid = np.clip((edge + over - y) / np.float32(max(1.0, 0.12 * eye.open_px)) + 0.5, 0.0, 1.0)
     lid = lid * np.clip((y - top) / 2.0, 0.0, 1.0)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.errors import EngineOutput
+from engines.warp.crops import Crops
 from engines.warp.fields import CELL_PX, Area, Fields, nodes, sample, smoothstep, thin_plate
 from engines.warp.interior import Interior, make_interior
 from engines.warp.layers import Layers, split_layers
@@ -153,7 +154,7 @@ class Rig:
             view[...] = view * dark
 
 
-def build_rig(anchor: U8, shows: F32, points: F32, box: tuple[int, int, int, int], moulds: Moulds) -> Rig:
+def build_rig(anchor: U8, shows: F32, points: F32, box: tuple[int, int, int, int], parts: Moulds | Crops) -> Rig:
     """Make a frame ready.
 
     anchor (N, N, 3) u8: its face box; shows (N, N) f32 0..1: the packet's mask over it; points (468, 2) frame pixels.
@@ -169,7 +170,7 @@ def build_rig(anchor: U8, shows: F32, points: F32, box: tuple[int, int, int, int
     face_moves = moves(lips, room)
     upper, lower = _fields(pose, lips, face_moves, window, area)
     contours = _contours(pose, lips, upper, lower)
-    interior = make_interior(anchor, mesh_patch, lips, pose, moulds)
+    interior = make_interior(anchor, mesh_patch, lips, pose, parts)
     return Rig(split_layers(anchor, lips, pose), upper, lower, contours, interior, lips, pose)
 
 

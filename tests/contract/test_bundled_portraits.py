@@ -12,6 +12,7 @@ from avatars.bundled import bundled_portraits
 from avatars.faces import FaceMesh
 from avatars.picture import load_picture
 from avatars.precompile import precompile_portrait
+from avatars.sources import EYES, PARTS, SIDECAR, sources_of
 from engines.warp.engine import WarpEngine
 from engines.warp.shape import MouthShape
 from engines.warp.visemes import finished
@@ -27,7 +28,21 @@ def test_they_are_square_listed_once_and_small_enough_to_ship():
     for portrait in PORTRAITS:
         with Image.open(portrait.path) as picture:
             assert picture.size == (portrait.side_px, portrait.side_px)
-    assert sum(portrait.path.stat().st_size for portrait in PORTRAITS) <= 12_000_000
+    pictures = [*PORTRAITS[0].path.parent.rglob("*.webp")]
+    assert sum(path.stat().st_size for path in pictures) <= 12_000_000
+
+
+def test_what_they_hide_lies_inside_the_frame_where_mouth_and_eyes_are():
+    hiding = [portrait for portrait in PORTRAITS if portrait.rects]
+    assert {path.stem for path in PORTRAITS[0].path.parent.glob("sources/*.webp")} == {p.id for p in hiding}
+    for portrait in hiding:
+        found = sources_of({SIDECAR: portrait.sources()})
+        assert set(found) == set(PARTS), portrait.id
+        for part, (rgba, (x1, y1, x2, y2)) in found.items():
+            assert 0 <= x1 < x2 <= portrait.side_px, (portrait.id, part)
+            assert 0 <= y1 < y2 <= portrait.side_px, (portrait.id, part)
+            assert rgba[..., 3].max() == 255, (portrait.id, part)
+            assert part == EYES or rgba[..., 3].min() == 0, (portrait.id, part)
 
 
 @pytest.mark.long
