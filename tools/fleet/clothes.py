@@ -77,6 +77,11 @@ class Tailor:
         """The height at which the neck begins, by azimuth."""
         return self.side_m * float(np.interp(abs(degrees), (0, 15, 30, 60, 90, 180), (0, 0.04, 0.2, 0.7, 1.0, 1.2)))
 
+    def throat(self, degrees: float) -> float:
+        """The height at which a shirt's collar begins: it lies closer to the chin in front than the neck's own base."""
+        rise = float(np.interp(abs(degrees), (0, 20, 40, 60, 90, 180), (0.50, 0.52, 0.60, 0.80, 1.0, 1.2)))
+        return self.side_m * rise
+
     def layer(self, off_m: float, smooth: int, pad_m: float, top_m: float) -> object:
         """The body's skin below a height, moved outwards and smoothed."""
         height = self.metres[:, 2] - self.pit[2]
@@ -147,7 +152,7 @@ class Tailor:
     def neckline(self, cut: str) -> list[tuple[np.ndarray, np.ndarray]]:
         """The planes that cut a top's neck."""
         front = self.pit + np.array(
-            [0, 0, {"vee": -0.038, "scoop": 0.004, "shirt": 0.014, "jacket": 0.03}.get(cut, 0.006)]
+            [0, 0, {"vee": -0.038, "scoop": 0.004, "shirt": 0.030, "jacket": 0.03}.get(cut, 0.006)]
         )
         spread = {"vee": (self.side_m + 0.05) / (self.neck_m + 0.012) * 0.75, "jacket": 0.0}.get(cut, 0.55)
         reach = self.neck_m + 0.012
@@ -266,11 +271,11 @@ def _collar(tailor: Tailor, outfit: Outfit) -> None:
     fabric = outfit.top
 
     def stand_height(degrees: float) -> float:
-        return tailor.base(degrees) + float(np.interp(degrees, (0, 60, 180), (0.022, 0.026, 0.034)))
+        return tailor.throat(degrees) + float(np.interp(degrees, (0, 60, 180), (0.022, 0.026, 0.034)))
 
     def leaf_height(degrees: float) -> float:
         fall = np.interp(degrees, (0, 21, 30, 60, 100, 180), (-0.030, -0.052, -0.030, -0.006, 0.0, 0.002))
-        return tailor.base(degrees) + float(fall)
+        return tailor.throat(degrees) + float(fall)
 
     for sign in (1, -1):
 
@@ -319,17 +324,19 @@ def _tie(tailor: Tailor, fabric: Fabric, shirt: BVHTree) -> None:
         dimple = 0.0035 * np.exp(-(((s - 0.5) / 0.13) ** 2)) * np.exp(-share * 6)
         return np.array([0, -0.0055 * np.sin(np.pi * s) ** 0.8 + dimple, 0])
 
+    top = tailor.throat(0) + 0.020
+    end = top - 0.044
     sheet(
-        edge(-1, (0.034, -0.018), (0.021, 0.0175, 0.0115), 0.013),
-        edge(1, (0.034, -0.018), (0.021, 0.0175, 0.0115), 0.013),
+        edge(-1, (top, end), (0.019, 0.0165, 0.0115), 0.013),
+        edge(1, (top, end), (0.019, 0.0165, 0.0115), 0.013),
         fabric,
         bulge=round_knot,
         rows=24,
         across=16,
     )
     sheet(
-        edge(-1, (-0.018, -0.34), (0.0115, 0.0245, 0.034), 0.007),
-        edge(1, (-0.018, -0.34), (0.0115, 0.0245, 0.034), 0.007),
+        edge(-1, (end, -0.34), (0.0115, 0.0245, 0.034), 0.007),
+        edge(1, (end, -0.34), (0.0115, 0.0245, 0.034), 0.007),
         fabric,
         bulge=round_blade,
         rows=60,

@@ -1,4 +1,4 @@
-"""What sits in a face: skin mesh with its masks, eyes, brows, lashes, teeth, tongue."""
+"""What sits in a face: skin mesh with its masks, eyes, brows, lashes."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def eyeball(centre: np.ndarray, radius_m: float, iris: str, seed: int) -> None:
         np.stack([np.sin(theta) * np.cos(phi), -np.cos(theta), np.sin(theta) * np.sin(phi)], -1) * radius[..., None]
     )
     reach = np.where(theta < np.pi / 2, np.sin(theta), 1.0)
-    rim, pupil = 0.485, 0.175 + 0.02 * rng.random()
+    rim, pupil = 0.455, 0.165 + 0.02 * rng.random()
     depth = np.clip((reach - pupil) / (rim - pupil), 0, 1)[..., None]
     fine, broad = (
         np.interp(phi, np.linspace(0, 2 * np.pi, n), np.r_[v := rng.random(n - 1), v[0]])[..., None] for n in (130, 45)
@@ -143,7 +143,7 @@ def eyeball(centre: np.ndarray, radius_m: float, iris: str, seed: int) -> None:
     colour = np.array(shading.linear(iris)) * (0.6 + 0.6 * fine * (1 - depth) + 0.4 * broad * depth)
     colour = colour * (1 - 0.7 * np.clip((depth - 0.72) / 0.28, 0, 1))
     veins = 0.3 * np.clip((reach[..., None] - 0.72) / 0.28, 0, 1) * np.array([0.15, 0.6, 0.65])
-    white = np.array([0.58, 0.53, 0.49]) * (1 - veins)
+    white = np.array([0.66, 0.61, 0.57]) * (1 - veins)
     outside = np.clip((reach[..., None] - rim + 0.03) / 0.05, 0, 1)
     colour = colour * (1 - outside) + white * outside
     hole = np.clip((pupil + 0.012 - reach[..., None]) / 0.02, 0, 1)
@@ -228,14 +228,6 @@ def lashes(points: Points, surface: BVHTree, full: float, material: Any, seed: i
                 curl = np.array([0.1 * splay, 0.2, 0.5 if upper else -0.12])
                 lines.append(base + (way * t + curl * t * t) * reach)
     curves("lashes", np.array(lines), material, 3.4e-5)
-
-
-def mouth_parts(points: Points, teeth: str) -> list[tuple[Any, np.ndarray]]:
-    """Teeth and tongue, as objects with the point numbers they use."""
-    made = [
-        part(name, points, name, shading.plain(teeth, 0.22)) for name in ("helper-upper-teeth", "helper-lower-teeth")
-    ]
-    return [*made, part("helper-tongue", points, "helper-tongue", shading.plain("#a8585a", 0.35))]
 
 
 def surface_of(made: Any) -> BVHTree:

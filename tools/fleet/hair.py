@@ -11,7 +11,7 @@ from mathutils import Vector
 from mathutils.bvhtree import BVHTree
 
 AZIMUTH_DEGREES = (0, 15, 30, 42, 54, 64, 74, 84, 96, 110, 130, 150, 180)
-HAIRLINE = (0.60, 0.61, 0.59, 0.47, 0.30, 0.12, -0.06, -0.20, -0.26, -0.38, -0.56, -0.66, -0.70)
+HAIRLINE = (0.60, 0.61, 0.58, 0.46, 0.27, 0.06, -0.14, -0.24, -0.28, -0.38, -0.56, -0.66, -0.70)
 """Where hair begins, by azimuth from the front: 0 the eyes' height, 1 about the crown."""
 
 
@@ -50,6 +50,11 @@ class Style:
     behind: bool = True
     """Long hair falls behind the shoulders, not over the chest."""
 
+    @property
+    def root_m(self) -> float:
+        """How far outside the skin strands begin: long ones lie flat on it, and would else leave it late."""
+        return 0.0008 if max(self.length_m) > 0.05 and not self.gather else -0.001
+
 
 STYLES = {
     "crop": Style((0.011, 0.036), (0.15, 0.4), (0.002, 0.010), 0.3, 0.45, quiff=0.2, comb=0.3, clumps=2500, knots=9),
@@ -86,6 +91,7 @@ def scalp(style: Style) -> np.ndarray:
     line = np.array(HAIRLINE)
     line[:5] += style.recede * np.array([0.35, 1.0, 1.1, 0.8, 0.3])
     height = (points[:, 1] - eye_y) / scale
+    ears &= (height < 0.14) & (azimuth > 76) & (np.abs(points[:, 0]) > 0.68)  # the target moves temples too
     grown = np.clip((height - np.interp(azimuth, AZIMUTH_DEGREES, line)) / 0.16 + 0.5, 0, 1)
     grown[ears] = 0
     grown[height < -0.95] = 0
@@ -146,11 +152,12 @@ class Head:
             sided = np.clip((places[:, 0] - style.parting_m + jitter) / 0.004, -1, 1)
             high = np.clip((places[:, 2] - self.middle[2] + 0.02) / 0.10, 0, 1)
             front = np.clip((self.middle[1] - places[:, 1]) / 0.08, 0, 1)
+            brushed = 0.9 * (style.forward == 0 and max(style.length_m) < 0.1)  # short hair goes up from the forehead
             way = np.stack(
                 [
                     style.side * sided,
                     style.back * (0.1 + 0.9 * high) - style.forward * front,
-                    -style.down * (1 - 0.8 * high),
+                    -style.down * (1 - 0.8 * high) * (1 - brushed * front * np.clip(2 * high, 0, 1)),
                 ],
                 1,
             )
@@ -176,7 +183,7 @@ def guides(head: Head, count: int, rng: np.random.Generator) -> tuple[Points, Po
     way = way + normals * (between(style.lift) + style.quiff * front)[:, None]
     way /= np.linalg.norm(way, axis=1, keepdims=True)
     lines = np.zeros((count, style.knots, 3))
-    lines[:, 0] = roots - normals * 0.001
+    lines[:, 0] = roots + normals * style.root_m
     place = roots.copy()
     step = (length / (style.knots - 1))[:, None]
     for knot in range(1, style.knots):
@@ -241,10 +248,11 @@ def grow(head: Head, seed: int) -> Points:
         parting = (np.abs(more[:, 0] - style.parting_m) < 0.011) & (more[:, 2] > head.middle[2] + 0.01)
         places, normals = np.concatenate([places, more[parting]]), np.concatenate([normals, more_normals[parting]])
     count = len(places)
-    split = 0.012 * (style.side > 0)
+    split = 0.08 * (style.side > 0)
+    untidy_m = 0.002 if max(style.length_m) > 0.1 else 0.006
     grown = np.zeros((count, style.knots, 3))
-    blurred = places[:, 0] - style.parting_m + 0.006 * rng.normal(size=count)
-    side, guide_side = np.sign(blurred), np.sign(roots[:, 0] - style.parting_m)
+    blurred = places[:, 0] - style.parting_m + untidy_m * rng.normal(size=count)
+    side, guide_side = np.sign(blurred), np.sign(lines[:, style.knots // 4, 0] - roots[:, 0])
     for start in range(0, count, 2000):
         some = slice(start, start + 2000)
         apart = np.linalg.norm(places[some, None] - roots[None], axis=2)
@@ -255,7 +263,7 @@ def grow(head: Head, seed: int) -> Points:
         grown[some] = np.einsum("nk,nkij->nij", share, lines[nearest] - lines[nearest][:, :, :1])
     t = np.linspace(0, 1, style.knots)[None, :, None]
     grown *= (1 + 0.07 * rng.normal(size=(count, 1, 1))).clip(0.6, 1.15)
-    grown += (places - normals * 0.001)[:, None]
+    grown += (places + normals * style.root_m)[:, None]
     dressed = _dressed(grown, places, style, t, rng)
     held = _off_the_face(head, dressed, np.where(dressed[:, -1:, 0] > 0, 1.0, -1.0))
     dressed = dressed + (held - dressed) * np.clip(4 * t - 0.25, 0, 1)
@@ -267,8 +275,28 @@ def grow(head: Head, seed: int) -> Points:
             & (drop > -0.035)
             & (drop < 0.1)
         )
-        dressed = dressed[~before.any(1)]  # nobody reads the news through a curtain
+        dressed = _cut(dressed, before)  # nobody reads the news through a curtain
+        dressed[..., 0] = _narrow(dressed[..., 0], head.eyes[2] - dressed[..., 2])
     return dressed.astype(np.float32)
+
+
+def _cut(lines: Points, beyond: np.ndarray) -> Points:
+    """Strands (N, K, 3) ended before the first knot that lies beyond (N, K); those with nothing left are dropped."""
+    knots = beyond.shape[1]
+    first = np.where(beyond.any(1), beyond.argmax(1), knots)
+    lines, end = lines[first > 1], np.minimum(first[first > 1] - 1, knots - 1)
+    at = np.linspace(0, 1, knots)[None] * end[:, None]
+    low = np.clip(np.floor(at).astype(int), 0, knots - 2)
+    share = (at - low)[..., None]
+    row = np.arange(len(lines))[:, None]
+    return lines[row, low] * (1 - share) + lines[row, low + 1] * share
+
+
+def _narrow(x: np.ndarray, drop: np.ndarray) -> np.ndarray:
+    """Hair that stands out sideways, drawn in: it hangs, and is no helmet."""
+    most = np.interp(drop, (-0.14, -0.11, -0.08, -0.03, 0.06, 0.20), (0.050, 0.068, 0.082, 0.093, 0.090, 0.095))
+    out = np.abs(x) - most
+    return np.where(out > 0, np.sign(x) * (most + 0.42 * out), x)
 
 
 def _dressed(grown: Points, places: Points, style: Style, t: np.ndarray, rng: np.random.Generator) -> Points:

@@ -5,6 +5,7 @@ Refuses faces the product would not grade A and faces too like one that is alrea
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from PIL import Image, ImageDraw
 from avatars.faces import FaceMesh
 from avatars.picture import load_picture
 from avatars.precompile import precompile_portrait
+from avatars.sources import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PORTRAITS = ROOT / "avatars" / "portraits"
@@ -41,6 +43,7 @@ def main() -> None:
     names = re.findall(r'^    \("(\w+)", [01], \d', rows, re.M)  # not imported: it needs Blender
     finder = FaceMesh()
     taken: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    rects: dict[str, list[int]] = {}
     side_px = 0
     for name in names:
         path = rendered / f"{name}.png"
@@ -63,15 +66,34 @@ def main() -> None:
         taken[name] = (shape, tone)
         side_px = rgb.shape[1]
         Image.fromarray(rgb).save(PORTRAITS / f"{name}.webp", quality=92, method=6)
-    for old in PORTRAITS.glob("*.webp"):
+        if (rendered / f"{name}.json").exists():
+            rects[name] = pack_sources(rendered, name)
+    for old in PORTRAITS.rglob("*.webp"):
         if old.stem not in taken:
             old.unlink()
     listed = ",\n    ".join(f'"{name}"' for name in taken)
+    placed = "\n".join(f"{name} = {numbers}" for name, numbers in rects.items())
     (PORTRAITS / "portraits.toml").write_text(
         "# The bundled portraits, in the order a page offers them: NAME.webp each, square.\n"
-        f"side_px = {side_px}\nportraits = [\n    {listed},\n]\n"
+        f"side_px = {side_px}\nportraits = [\n    {listed},\n]\n\n"
+        "# sources/NAME.webp: eyes shut, upper teeth, lower teeth and tongue below one another; x1, y1, x2, y2 of each.\n"
+        f"[sources]\n{placed}\n"
     )
     sheet(list(taken))
+
+
+def pack_sources(rendered: Path, name: str) -> list[int]:
+    """Lay what was taken of the inside of a mouth and of shut eyes into one file. Returns where each part lies."""
+    rects = json.loads((rendered / f"{name}.json").read_text())
+    parts = [Image.open(rendered / f"{name}.{part}.png").convert("RGBA") for part in PARTS]
+    column = Image.new("RGBA", (max(part.width for part in parts), sum(part.height for part in parts)))
+    top = 0
+    for part in parts:
+        column.paste(part, (0, top))
+        top += part.height
+    (PORTRAITS / "sources").mkdir(exist_ok=True)
+    column.save(PORTRAITS / "sources" / f"{name}.webp", quality=90, method=6)
+    return [number for part in PARTS for number in rects[part]]
 
 
 def sheet(names: list[str]) -> None:

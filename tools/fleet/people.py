@@ -34,6 +34,8 @@ class Person:
     outfit: Outfit
     backdrop: tuple[int, int, int]
     light: float
+    turn_degrees: float
+    key: float
 
 
 TONES = {
@@ -182,8 +184,8 @@ PAIRS = (
 """Target, its two ends, and the largest weight."""
 
 FRIENDLY = {
-    "mouthSmileLeft": 0.40, "mouthSmileRight": 0.43, "cheekSquintLeft": 0.16, "cheekSquintRight": 0.16, "browInnerUp": 0.07,
-    "browOuterUpLeft": 0.10, "browOuterUpRight": 0.10, "eyeWideLeft": 0.16, "eyeWideRight": 0.16, "mouthDimpleLeft": 0.1, "mouthDimpleRight": 0.1,
+    "mouthSmileLeft": 0.52, "mouthSmileRight": 0.55, "cheekSquintLeft": 0.18, "cheekSquintRight": 0.18, "browInnerUp": 0.09,
+    "browOuterUpLeft": 0.14, "browOuterUpRight": 0.14, "eyeWideLeft": 0.20, "eyeWideRight": 0.20, "mouthDimpleLeft": 0.1, "mouthDimpleRight": 0.1,
 }  # fmt: skip
 """The face somebody makes before the red light goes on."""
 
@@ -192,10 +194,13 @@ def details_of(rng: np.random.Generator, *, man: bool) -> dict[str, float]:
     """Weights of face targets: one head shape, and a spread over everything that tells people apart."""
     chosen = {str(rng.choice(DETAILS)): float(rng.uniform(0.15, 0.5))}
     for stem, low, high, most in PAIRS:
-        weight = float(np.clip(rng.normal(0, 0.55), -1, 1) * most)
+        weight = float(np.clip(rng.normal(0, 0.7), -1, 1) * most)
         chosen[stem + (high if weight > 0 else low)] = abs(weight)
+    if not man:  # the mesh's women have a strong jaw and neck
+        for name, low, high in (("neck/neck-scale-horiz-decr", 0.25, 0.5), ("chin/chin-width-decr", 0.15, 0.4)):
+            chosen[name] = chosen.get(name, 0.0) + float(rng.uniform(low, high))
     chosen["neck/neck-scale-vert-incr"] = float(rng.uniform(0.15, 0.35))
-    chosen["eyes/@-eye-scale-incr"] = chosen.get("eyes/@-eye-scale-incr", 0.0) + 0.18
+    chosen["eyes/@-eye-scale-incr"] = chosen.get("eyes/@-eye-scale-incr", 0.0) + 0.26
     chosen["eyebrows/eyebrows-angle-up"] = chosen.get("eyebrows/eyebrows-angle-up", 0.0) + (0.12 if man else 0.05)
     chosen["chin/chin-bones-incr" if man else "chin/chin-bones-decr"] = float(rng.uniform(0.05, 0.35))
     return chosen | {name: weight * float(rng.uniform(0.75, 1.25)) for name, weight in FRIENDLY.items()}
@@ -274,8 +279,9 @@ def person_of(
     }.get(hair, strand)
     return Person(
         name, seed, build, details, look, iris, haircut, strand, root, grey, brow_colour, brows,
-        lashes=float(rng.uniform(0.0, 0.2) if man else rng.uniform(0.5, 0.9)), teeth="#ded4c4", outfit=outfit_of(kind, rng),
-        backdrop=WALLS[int(rng.integers(len(WALLS)))], light=float(np.interp(tone, (1, 4, 8), (0.84, 0.98, 1.25))),
+        lashes=float(rng.uniform(0.0, 0.2) if man else rng.uniform(0.5, 0.9)), teeth="#ece2d0", outfit=outfit_of(kind, rng),
+        backdrop=WALLS[int(rng.integers(len(WALLS)))], light=float(np.interp(tone, (1, 4, 8), (0.90, 1.03, 1.3))),
+        turn_degrees=float(rng.choice((-1, 1)) * rng.uniform(1.5, 6.5)), key=float(rng.choice((-1, 1))),
     )  # fmt: skip
 
 

@@ -13,15 +13,15 @@ import features
 import hair
 import numpy as np
 import shading
+import sources
 import studio
+import teeth
 from people import Person, everybody
 from PIL import Image
 
-OPEN = {"jawOpen": 0.42, "mouthUpperUpLeft": 0.18, "mouthUpperUpRight": 0.18}
 
-
-def build(person: Person) -> np.ndarray:
-    """Put a person into the empty scene. Returns the eyes' middle in metres."""
+def build(person: Person) -> sources.Sitter:
+    """Put a person into the empty scene."""
     points = body.posed(body.shaped(person.build, person.details), body.STANDING)
     lowest_m = body.metres(body.joint(points, "spine-2")[None])[0, 2] - 0.12
     skin = shading.skin(person.complexion, person.hair_root, person.build.age_years)
@@ -36,14 +36,14 @@ def build(person: Person) -> np.ndarray:
     brow = shading.strands(person.brow_colour, person.grey * 0.6, 0.6)
     features.brows(eyes, surface, person.brows, brow, person.seed)
     features.lashes(points, surface, person.lashes, shading.strands("#120c09", 0, 0.5), person.seed)
-    features.mouth_parts(points, person.teeth)
+    inside = teeth.inside(points, person.teeth, person.seed)
     tailor = clothes.Tailor(points, head)
     clothes.dress(tailor, person.outfit)
     if person.style.strands:
         grown = hair.grow(hair.Head(points, person.style, tailor.worn), person.seed)
         radius_m = 1.4e-4 if person.style.strands < 25_000 else 1.1e-4
         features.curves("hair", grown, shading.strands(person.hair_colour, person.grey), radius_m)
-    return eyes.centres.mean(0)
+    return sources.Sitter(person, points, (head, used), inside)
 
 
 def cpu_s() -> float:
@@ -51,17 +51,22 @@ def cpu_s() -> float:
 
 
 def render(person: Person, out: Path, side_px: int, samples: int) -> None:
-    """One finished portrait: `NAME.png` before its backdrop."""
+    """One finished portrait, `NAME.png` before its backdrop, and its sources."""
     begun_s = cpu_s()
     studio.empty()
-    eyes = build(person)
+    sitter = build(person)
+    eyes = features.eyes_of(sitter.points).centres.mean(0)
     built_s = cpu_s()
     wall = out / f"{person.name}.wall.png"
     Image.fromarray(studio.backdrop(512, person.backdrop, person.seed).astype(np.uint8)).save(wall)
-    studio.open_studio(eyes, side_px, samples, person.light, wall)
+    setting = studio.Setting(person.light, person.turn_degrees, person.key, wall)
+    studio.open_studio(eyes, side_px, samples, setting)
     studio.take(out / f"{person.name}.part.png")
+    taken_s = cpu_s()
+    sources.take_all(sitter, out)
     (out / f"{person.name}.part.png").rename(out / f"{person.name}.png")
-    sys.stdout.write(f"{person.name}: built {built_s - begun_s:.0f} s, whole {cpu_s() - begun_s:.0f} s CPU\n")
+    spent = (built_s - begun_s, taken_s - begun_s, cpu_s() - begun_s)
+    sys.stdout.write("{}: built {:.0f} s, portrait {:.0f} s, whole {:.0f} s CPU\n".format(person.name, *spent))
     sys.stdout.flush()
 
 

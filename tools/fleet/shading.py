@@ -217,8 +217,27 @@ def eye() -> Any:
     return graph.material
 
 
+def enamel(tone: str) -> Any:
+    """Teeth: a little translucent, smooth and wet, not all of one white."""
+    graph = Graph("enamel")
+    colour = graph.scaled(graph.flat(tone), graph.noise(160, 0.93, 1.05, 2))
+    graph.surface(
+        colour, Roughness=0.17, Specular_IOR_Level=0.5, Subsurface_Weight=0.5, Subsurface_Scale=0.0025,
+        Subsurface_Radius=(1.0, 0.85, 0.7),
+    )  # fmt: skip
+    return graph.material
+
+
+def gum() -> Any:
+    """Gums: moist and rosy."""
+    graph = Graph("gum")
+    colour = graph.scaled(graph.flat("#a5605e"), graph.noise(400, 0.85, 1.1, 3))
+    graph.surface(colour, Roughness=0.3, Subsurface_Weight=0.6, Subsurface_Scale=0.003)
+    return graph.material
+
+
 def plain(colour: str, rough: float = 0.25, specular: float = 0.5) -> Any:
-    """Teeth, tongue, glasses, studs."""
+    """Tongue, glasses, studs."""
     graph = Graph("plain")
     graph.surface(graph.flat(colour), Roughness=rough, Specular_IOR_Level=specular)
     return graph.material

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -12,6 +13,7 @@ from avatars.bundled import bundled_portraits
 from avatars.faces import FaceMesh
 from avatars.picture import load_picture
 from avatars.precompile import precompile_portrait
+from avatars.sources import SIDECAR
 from engines.warp import visemes
 from engines.warp.engine import WarpEngine
 from streamer.media import SOUND_HZ
@@ -25,7 +27,10 @@ TALKERS, FRAMES, EVERY, FIRST_FRAME, TALK_PX = 3, 11, 3, 14, 160
 
 def main() -> None:
     finder, engine = FaceMesh(), WarpEngine()
-    packets = [precompile_portrait(load_picture(p.path), p.id, finder) for p in bundled_portraits()[:ANCHORS]]
+    packets = []
+    for portrait in bundled_portraits()[:ANCHORS]:
+        packet = precompile_portrait(load_picture(portrait.path), portrait.id, finder)
+        packets.append(replace(packet, sidecars={SIDECAR: portrait.sources()}))
     mouths = np.vstack([visemes.sheet(engine.attach(packet), MOUTH_PX) for packet in packets])
     Image.fromarray(mouths).save(ROOT / "docs" / "mouths.webp", quality=85, method=6)
     sound = decode_speech((ROOT / "web" / "samples" / "evening-news.ogg").read_bytes(), "audio/ogg")[: 3 * SOUND_HZ]

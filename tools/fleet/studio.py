@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from shading import Graph
 FRAME_M = 0.372
 """What the picture spans at the face."""
 DISTANCE_M = 2.0
-DROP_M = 0.040
+DROP_M = 0.034
 """How far below the eyes the picture's middle lies."""
 
 
@@ -24,7 +25,20 @@ def empty() -> None:
     bpy.ops.wm.read_factory_settings(use_empty=True)
 
 
-def open_studio(eyes: np.ndarray, side_px: int, samples: int, light: float, wall: Path) -> None:
+@dataclass(frozen=True)
+class Setting:
+    """How somebody is photographed."""
+
+    light: float
+    turn_degrees: float
+    """How far the camera stands to one side."""
+    key: float
+    """-1: the key light is on the left, 1: on the right."""
+    wall: Path
+    """The picture behind."""
+
+
+def open_studio(eyes: np.ndarray, side_px: int, samples: int, setting: Setting) -> None:
     """Camera, lights and a picture as backdrop for eyes at this place; renders on one thread."""
     scene = bpy.context.scene
     scene.render.engine = "CYCLES"
@@ -32,7 +46,7 @@ def open_studio(eyes: np.ndarray, side_px: int, samples: int, light: float, wall
     cycles.device, cycles.samples, cycles.seed = "CPU", samples, 1
     cycles.use_adaptive_sampling, cycles.adaptive_threshold = True, 0.05
     cycles.use_denoising, cycles.denoiser = True, "OPENIMAGEDENOISE"
-    cycles.denoising_input_passes = "RGB_ALBEDO_NORMAL"
+    cycles.denoising_input_passes, cycles.denoising_prefilter = "RGB_ALBEDO_NORMAL", "ACCURATE"
     cycles.max_bounces, cycles.diffuse_bounces, cycles.glossy_bounces = 3, 2, 1
     cycles.transmission_bounces, cycles.transparent_max_bounces = 2, 12
     cycles.caustics_reflective = cycles.caustics_refractive = False
@@ -49,14 +63,23 @@ def open_studio(eyes: np.ndarray, side_px: int, samples: int, light: float, wall
     camera = bpy.data.cameras.new("camera")
     camera.sensor_width, camera.lens = 36, 36 * DISTANCE_M / FRAME_M
     stand = place("camera", camera)
-    stand.location = (0, target[1] - DISTANCE_M, target[2] + 0.03)
-    stand.rotation_euler = (math.radians(90 - 0.86), 0, 0)
+    turn = math.radians(setting.turn_degrees)
+    around = _turned(np.array([0, 0.055, 0]), turn)  # about the neck, not the tip of the nose
+    middle = target + np.array([0, 0.055, 0]) - around
+    stand.location = middle + _turned(np.array([0, -DISTANCE_M, 0.03]), turn)
+    stand.rotation_euler = (math.radians(90 - 0.86), 0, turn)
     scene.camera = stand
-    _lights(target, light)
-    _hang(target, wall)
+    _lights(target, setting, turn)
+    _hang(middle, setting.wall, turn)
 
 
-def _lights(target: np.ndarray, light: float) -> None:
+def _turned(place: np.ndarray, angle: float) -> np.ndarray:
+    """(..., 3) about the vertical."""
+    cos, sin = math.cos(angle), math.sin(angle)
+    return place @ np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]])
+
+
+def _lights(target: np.ndarray, setting: Setting, turn: float) -> None:
     world = bpy.data.worlds.new("world")
     bpy.context.scene.world = world
     world.use_nodes = True
@@ -70,19 +93,20 @@ def _lights(target: np.ndarray, light: float) -> None:
         ((-0.45, 0.9, 0.95), 0.6, 4.5, (1.0, 0.97, 0.94)),  # hair
     ):
         lamp = bpy.data.lights.new("softbox", "AREA")
-        lamp.shape, lamp.size, lamp.energy, lamp.color = "DISK", size_m, watts * light, colour
+        lamp.shape, lamp.size, lamp.energy, lamp.color = "DISK", size_m, watts * setting.light, colour
         stand = place("softbox", lamp)
-        stand.location = target + np.array(offset)
+        stand.location = target + _turned(np.array(offset) * (-setting.key, 1, 1), 0.5 * turn)
         aim = Vector(target + np.array([0, 0, 0.03])) - Vector(stand.location)
         stand.rotation_euler = aim.to_track_quat("-Z", "Y").to_euler()
 
 
-def _hang(target: np.ndarray, wall: Path) -> None:
+def _hang(target: np.ndarray, wall: Path, turn: float) -> None:
     """The backdrop, far behind, seen by the camera alone and lit by nothing."""
     behind_m = 1.5
     half = 0.5 * FRAME_M * (DISTANCE_M + behind_m) / DISTANCE_M * 1.06
-    middle = target + np.array([0, behind_m, -0.016])
+    middle = np.array([0, behind_m, -0.016])
     corners = [middle + np.array([x * half, 0, z * half]) for x, z in ((-1, -1), (1, -1), (1, 1), (-1, 1))]
+    corners = [target + _turned(corner, turn) for corner in corners]
     graph = Graph("wall")
     light = graph.node("ShaderNodeEmission")
     graph.join(graph.picture(str(wall), "sRGB"), light.inputs[0])
