@@ -15,6 +15,8 @@ export class Picker extends EventTarget {
   avatars = [];
   /** @type {Avatar | null} */
   chosen = null;
+  /** @type {string | undefined} the face last scrolled to, by id */
+  #revealed;
 
   /** @param {import("../client/api.js").Api} api */
   constructor(api) {
@@ -37,9 +39,11 @@ export class Picker extends EventTarget {
     const ready = avatars.filter(({ state }) => state === "ready");
     const byId = (/** @type {string | null | undefined} */ id) => ready.find((avatar) => avatar.id === id);
     this.chosen = byId(wanted) ?? byId(this.chosen?.id) ?? ready[0] ?? null;
+    const moved = this.chosen?.id !== this.#revealed;
     const focused = this.#faces.contains(document.activeElement);
     this.#faces.replaceChildren(...avatars.map((avatar) => this.#face(avatar)));
     if (focused) this.#faces.querySelector(/** @type {"input"} */ ("input:checked"))?.focus();
+    if (moved) this.#reveal();
     this.#note.hidden = avatars.length > 0;
     this.#note.textContent = "This server has no anchors yet.";
     await Promise.all(avatars.map((avatar) => this.#hang(avatar)));
@@ -68,6 +72,17 @@ export class Picker extends EventTarget {
       }
     }
     return this.#pictures.get(path) ?? null;
+  }
+
+  /** Scrolls the row, never the page, to the chosen face. */
+  #reveal() {
+    this.#revealed = this.chosen?.id;
+    const face = this.#faces.querySelector("input:checked")?.closest(".face")?.getBoundingClientRect();
+    const row = this.#faces.getBoundingClientRect();
+    if (!face) return;
+    const left = face.left < row.left || face.right > row.right ? face.left - row.left : 0;
+    const top = face.top < row.top || face.bottom > row.bottom ? face.top - row.top : 0;
+    this.#faces.scrollBy({ left, top });
   }
 
   /** @param {Avatar} avatar */
@@ -101,6 +116,7 @@ export class Picker extends EventTarget {
     const image = document.createElement("img");
     image.alt = "";
     image.decoding = "async";
+    image.loading = "lazy";
     image.src = address;
     frame.replaceChildren(image);
   }
