@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, async_playwright, expect
 
+from streamer.bench.served import serve_command, served
 from streamer.pcm import wav_of
 from streamer.speech import decode_speech
 
@@ -109,6 +110,21 @@ def chromium():
     if not CHROMIUM:
         pytest.skip("no Chromium here: install it or set LIVEANCHOR_CHROMIUM")
     return CHROMIUM
+
+
+@pytest.fixture(scope="session")
+def guarded(avatars_dir, server, tmp_path_factory):
+    """A server with a token (`guarded.token`) and a single seat that takes small uploads only.
+
+    After the shared one, so that the avatars are prepared once.
+    """
+    settings, token = tmp_path_factory.mktemp("guarded") / "liveanchor.toml", "a-token-for-the-browser-tests"
+    settings.write_text("[limits]\nupload_bytes = 100000\n")
+    with served(
+        serve_command(avatars_dir, ["--sessions", "1", "--token", token, "--config", str(settings)])
+    ) as running:
+        running.token = token
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -17,24 +17,12 @@ import pytest_asyncio
 from PIL import Image
 from playwright.async_api import expect
 
-from streamer.bench.served import serve_command, served
-
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
-TOKEN = "a-token-for-the-avatar-page"
 PORTRAITS = Path(__file__).parents[2] / "avatars/portraits"
 FILM_WITHIN_MS = 120_000
 SCREENSHOTS = os.environ.get("LIVEANCHOR_AVATAR_SCREENSHOTS")
 """A folder to keep pictures of the page in."""
-
-
-@pytest.fixture(scope="module")
-def guarded(avatars_dir, server, tmp_path_factory):
-    """A server with a token that takes small uploads only."""
-    settings = tmp_path_factory.mktemp("guarded") / "liveanchor.toml"
-    settings.write_text("[limits]\nupload_bytes = 100000\n")
-    with served(serve_command(avatars_dir, ["--token", TOKEN, "--config", str(settings)])) as running:
-        yield running
 
 
 @pytest.fixture
@@ -190,7 +178,7 @@ async def test_taken_or_impossible_names_send_nothing(avatar_page):
     assert sent == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 async def test_phone_needs_no_sideways_scrolling(avatar_page, scheme, name):
     page = await avatar_page(
         viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True, color_scheme=scheme
@@ -212,7 +200,7 @@ async def test_token_is_asked_for_and_a_file_too_large_is_named_so(visit, guarde
     page = await visit("web/avatars.html", at=guarded.url)
     page.expects_refusals = True
     await expect(page.locator("#notice-title")).to_have_text("This server asks for a token")
-    await page.get_by_label("Token").fill(TOKEN)
+    await page.get_by_label("Token").fill(guarded.token)
     await page.keyboard.press("Enter")
     await expect(page.locator(".card-picture img")).not_to_have_count(0)
     await expect(page.locator("#notice")).to_be_hidden()

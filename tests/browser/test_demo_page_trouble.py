@@ -15,27 +15,19 @@ from streamer.bench.served import serve_command, served
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
-TOKEN = "a-token-for-the-browser-tests"
 INSECURE_HOST = "anchors.test"
 """Resolved to this machine by the browser of these tests, which trusts it less than localhost."""
 
 
-@pytest.fixture(scope="module")
-def guarded(avatars_dir, server):
-    """A server with a token and a single seat. After the shared one, so that the avatars are prepared once."""
-    with served(serve_command(avatars_dir, ["--sessions", "1", "--token", TOKEN])) as running:
-        yield running
-
-
 @pytest_asyncio.fixture(loop_scope="session")
 async def guarded_visit(visit, guarded):
-    async def open_page(query=f"?token={TOKEN}", **options):
+    async def open_page(query=f"?token={guarded.token}", **options):
         return await visit(query, at=guarded.url, **options)
 
     yield open_page
 
 
-async def test_token_is_asked_for_and_opens_the_page(guarded_visit):
+async def test_token_is_asked_for_and_opens_the_page(guarded_visit, guarded):
     page = await guarded_visit("")
     page.expects_refusals = True
     await expect(page.locator("#lower-title")).to_have_text("This server asks for a token")
@@ -43,7 +35,7 @@ async def test_token_is_asked_for_and_opens_the_page(guarded_visit):
     await page.get_by_label("Token").fill("not-the-right-one-at-all")
     await page.keyboard.press("Enter")
     await expect(page.locator("#lower-title")).to_have_text("This server asks for a token")
-    await page.get_by_label("Token").fill(TOKEN)
+    await page.get_by_label("Token").fill(guarded.token)
     await page.keyboard.press("Enter")
     await expect(page.locator(".face-picture img").first).to_have_js_property("complete", True)
     await expect(page.locator("#start")).to_be_enabled()
@@ -92,7 +84,7 @@ async def test_waiting_for_a_seat_can_be_given_up(guarded_visit):
 
 
 async def test_insecure_address_is_explained(visit, guarded):
-    page = await visit(f"?token={TOKEN}", at=guarded.url.replace("127.0.0.1", INSECURE_HOST))
+    page = await visit(f"?token={guarded.token}", at=guarded.url.replace("127.0.0.1", INSECURE_HOST))
     await page.get_by_label("Your microphone").check()
     await page.locator("#start").click()
     await expect(page.locator("#lower-title")).to_have_text("The microphone needs a secure address")
@@ -119,7 +111,7 @@ async def test_server_that_goes_away_is_told_and_the_show_goes_on_when_it_is_bac
     await expect(page.locator("#lower-title")).to_have_text("The server does not answer")
     await expect(page.locator("#tally-words")).to_have_text("Reconnecting")
     port = str(urlsplit(guarded.url).port)
-    with served(serve_command(avatars_dir, ["--port", port, "--token", TOKEN])):
+    with served(serve_command(avatars_dir, ["--port", port, "--token", guarded.token])):
         await page.live()
         session = await page.evaluate("window.liveanchor.session")
         assert session["reconnects"] >= 1

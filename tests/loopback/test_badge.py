@@ -91,12 +91,12 @@ async def test_session_that_asks_for_a_badge_shows_it_idle_speaking_and_as_anoth
         await until(10)
         async with http.post(f"{location}/speech", data=wav_of(sound), headers=WAV) as response:
             assert response.status == 202
-        await until(60)
+        await until(40)
         async with http.post(f"{location}/avatar?avatar=blaze") as response:
             assert response.status == 200
-        await until(90)
+        await until(55)
     assert all(has_badge(planes) for planes in pictures)
-    moved = [np.abs(mouth(planes) - mouth(pictures[5])).max() for planes in pictures[:60]]
+    moved = [np.abs(mouth(planes) - mouth(pictures[5])).max() for planes in pictures[:40]]
     assert max(moved) > 40, "nobody spoke"
 
 

@@ -15,10 +15,11 @@ import pytest_asyncio
 from streamer.app import Server
 from streamer.bench.served import served_here
 from streamer.client import Client
-from streamer.clock import MonotonicClock
+from streamer.clock import NS_PER_MS, MonotonicClock
 from streamer.config import Config, check
 from streamer.errors import ServerRefused
 from streamer.media import SOUND_HZ
+from streamer.pcm import wav_of
 from streamer.soak.client import Visit
 from streamer.speech import decode_speech
 
@@ -48,7 +49,11 @@ async def url(store):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(url):
-    async with Client(url) as made:
+    """A program at a server where nobody else is."""
+    clock = MonotonicClock()
+    async with Client(url) as made, aiohttp.ClientSession() as http:
+        while (await (await http.get(f"{url}api/sessions")).json())["sessions"]:  # of the test before, on its way out
+            await clock.sleep_until(clock.now_ns() + 20 * NS_PER_MS)
         yield made
 
 
@@ -108,8 +113,8 @@ async def events_until(events, name):
 async def test_pushed_file_is_heard_whole_and_told_in_order(client):
     ears = Ears()
     async with client.call("ruby", ears.visit) as call:
-        spoken = await call.session.speak(NEWS)
-        said = decode_speech(NEWS, None)
+        said = decode_speech(NEWS, None)[: 6 * SOUND_HZ]
+        spoken = await call.session.speak(wav_of(said))
         assert spoken.seconds == pytest.approx(len(said) / SOUND_HZ, abs=0.01)
         told = await events_until(call.session.events(), "playback_finished")
         await ears.until(lambda: not ears.loud(ears.clock.now_ns() - 300_000_000))
@@ -176,13 +181,13 @@ async def test_interrupt_is_heard_within_200_ms(client):
     async with client.call("ruby", ears.visit) as call:
         late_ms = []
         for _ in range(5):
-            for _ in range(3):
+            for _ in range(2):
                 await call.session.speak(NEWS)
             since_ns = ears.clock.now_ns()
-            await ears.until(lambda since_ns=since_ns: len(ears.loud(since_ns)) > 20)
+            await ears.until(lambda since_ns=since_ns: len(ears.loud(since_ns)) > 10)
             asked_ns = ears.clock.now_ns()
             await call.session.interrupt()
-            await ears.until(lambda asked_ns=asked_ns: ears.blocks[-1][0] > asked_ns + 600_000_000)
+            await ears.until(lambda asked_ns=asked_ns: ears.blocks[-1][0] > asked_ns + 400_000_000)
             late_ms.append((max(ears.loud(asked_ns), default=asked_ns) - asked_ns) / 1e6)
     assert np.median(late_ms) <= 200
 
@@ -237,6 +242,9 @@ async def test_what_cannot_be_done_is_refused_with_its_reason(client):
             async with session.stream(16_000):
                 pass
         assert handshake.value.status == 409
+
+
+async def test_file_that_is_no_sound_is_refused_with_its_reason(client):
     async with client.call("ruby", Ears().visit) as call:
         with pytest.raises(ServerRefused) as refused:
             await call.session.speak(b"no sound at all")

@@ -10,19 +10,22 @@ from urllib.parse import urlsplit
 import aiohttp
 import numpy as np
 import pytest
+import pytest_asyncio
 import soundfile
 
 from streamer import admission
 from streamer.app import Server
 from streamer.bench.served import served_here
 from streamer.client import Client
+from streamer.clock import NS_PER_MS, MonotonicClock
 from streamer.config import Config, check
 from streamer.errors import ServerRefused
 from streamer.http import conversation, socket
 from streamer.soak.client import Visit
 
-pytestmark = [pytest.mark.loopback, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.loopback, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
+CLOCK = MonotonicClock()
 HZ = 48_000
 BUZZ = (9000 * np.sign(np.sin(np.arange(HZ) * 0.02))).astype("<i2").tobytes()
 """One second."""
@@ -30,11 +33,21 @@ HUNG_UP_WITHIN_S = 30.0
 """Far more than the reader is given here, on however busy a machine; without the limit it would be for ever."""
 
 
-@pytest.fixture
-async def client(avatars_dir):
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(avatars_dir):
     server = Server(check(Config(port=0, avatars=str(avatars_dir))))
-    async with served_here(server) as url, Client(url) as made:
-        made.url, made.registry = url, server.registry
+    async with served_here(server) as url:
+        yield url, server.registry
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(house):
+    """A program at a server where nobody else is."""
+    url, registry = house
+    while registry.active:  # the session of the test before may still be on its way out
+        await CLOCK.sleep_until(CLOCK.now_ns() + 20 * NS_PER_MS)
+    async with Client(url) as made:
+        made.url, made.registry = url, registry
         yield made
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from streamer.app import ice_settings
 from streamer.config import Config, IceConfig, IceServerConfig, check
-from streamer.doctor import machine, network, parts
+from streamer.doctor import machine, network
 from streamer.doctor.finding import Verdict
 
 
@@ -52,23 +52,6 @@ def test_relays_that_do_not_answer_are_named():
         found = {each.check: each for each in asyncio.run(network.candidates(config, ice_settings(config)))}
     assert (found["stun"].verdict, found["turn"].verdict) == (Verdict.BAD, Verdict.BAD)
     assert "credentials" in found["turn"].remedy
-
-
-def test_engine_that_is_not_there_is_bad_and_names_those_that_are():
-    finding = parts.engine(check(Config(engine="nonesuch")))
-    assert finding.verdict is Verdict.BAD
-    assert "warp" in finding.remedy
-
-
-def test_engine_is_looked_at_with_the_options_it_would_serve_with(tmp_path):
-    pytest.importorskip("torch", reason="MuseTalk needs the [musetalk] extra")
-    options = {"seeded": True, "reduced": True, "device": "cpu", "short_audio": True}
-    well = Config(engine="musetalk", models=str(tmp_path), engine_options=options)
-    assert parts.engine(check(well)).verdict is Verdict.GOOD
-    ill = Config(engine="musetalk", models=str(tmp_path), engine_options=options | {"backend": "cudnn"})
-    finding = parts.engine(check(ill))
-    assert finding.verdict is Verdict.BAD
-    assert "cudnn" in finding.found
 
 
 def test_folder_that_cannot_be_written_is_bad(tmp_path, monkeypatch):

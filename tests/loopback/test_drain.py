@@ -59,7 +59,7 @@ async def test_what_is_being_said_is_heard_to_its_end_and_then_the_server_ends_w
             async with asyncio.TaskGroup() as group:
                 group.create_task(follow())
                 async with call.session.stream(48_000) as speech:
-                    await speech.write(tone(2.5))
+                    await speech.write(tone(1.5))
                 await until_told("playback_started")
                 os.kill(server.pid, signal.SIGTERM)
                 await until_told("draining")
@@ -68,7 +68,7 @@ async def test_what_is_being_said_is_heard_to_its_end_and_then_the_server_ends_w
                 assert (refused.code, refused.headers["Retry-After"]) == (503, "30")
             finished = next(event for event in events if event["event"] == "playback_finished")
             assert not finished["interrupted"]
-            assert finished["position_s"] == pytest.approx(2.5, abs=0.1)
+            assert finished["position_s"] == pytest.approx(1.5, abs=0.1)
             assert await ended(server) == 0
 
 

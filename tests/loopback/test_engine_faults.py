@@ -118,7 +118,7 @@ async def metric(url, name):
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
-@pytest.mark.parametrize("mode", ["raise", "memory", "flat"])
+@pytest.mark.parametrize("mode", [pytest.param("raise", marks=pytest.mark.long), "memory", "flat"])
 async def test_viewer_sees_the_face_at_rest_and_hears_on_while_every_mouth_fails(house, mode):
     server, url, fault = house
     async with speaking(house) as visitor:

@@ -15,20 +15,21 @@ from streamer.clock import NS_PER_MS, MonotonicClock
 from streamer.config import Config, check
 from streamer.http import body, doorstep
 
-pytestmark = [pytest.mark.loopback, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.loopback, pytest.mark.asyncio(loop_scope="module")]
 
 CLOCK = MonotonicClock()
 SHOWN_OUT_WITHIN_S = 20.0
 """Far more than the tests give; without a limit of the server's it would be an hour, or for ever."""
 
 
-@pytest_asyncio.fixture
-async def url(avatars_dir, monkeypatch):
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def url(avatars_dir):
     """Of a server with little patience."""
-    monkeypatch.setattr(doorstep, "ASK_WITHIN_S", 0.5)
-    monkeypatch.setattr(body, "READ_WITHIN_S", 0.5)
-    async with served_here(Server(check(Config(port=0, avatars=str(avatars_dir))))) as url:
-        yield url
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(doorstep, "ASK_WITHIN_S", 0.5)
+        patched.setattr(body, "READ_WITHIN_S", 0.5)
+        async with served_here(Server(check(Config(port=0, avatars=str(avatars_dir))))) as url:
+            yield url
 
 
 async def dripped(url, beginning, drops):
@@ -93,9 +94,9 @@ async def test_who_has_asked_may_stay_and_ask_again(url):
     trace = aiohttp.TraceConfig()
     trace.on_connection_create_end.append(note)
     async with aiohttp.ClientSession(trace_configs=[trace]) as http:
-        for _ in range(3):
+        for wait_ms in (0, 700, 700):
+            await CLOCK.sleep_until(CLOCK.now_ns() + wait_ms * NS_PER_MS)
             async with http.get(f"{url}healthz") as response:
                 assert response.status == 200
                 await response.read()
-            await CLOCK.sleep_until(CLOCK.now_ns() + 700 * NS_PER_MS)
     assert len(connected) == 1
