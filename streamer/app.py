@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -62,7 +61,7 @@ from streamer.rtc.threads import CodecThreads
 from streamer.telemetry.lag import LoopLag
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.traces import Traces
-from streamer.threads import ERRANDS, FRAMES, give_way
+from streamer.threads import ERRANDS, FRAMES, one_thread
 from streamer.tts import Voices
 
 logger = logging.getLogger(__name__)
@@ -87,9 +86,9 @@ class Server:
         self.config = config
         self._make_engine = make_engine or partial(open_engine, config)
         self.clock = MonotonicClock()
-        self.avatar_executor = ThreadPoolExecutor(1, "avatars", give_way, (FRAMES,))
+        self.avatar_executor = one_thread("avatars", FRAMES)
         self.codecs = CodecThreads()
-        self.speech_executor = ThreadPoolExecutor(1, "speech", give_way, (FRAMES,))
+        self.speech_executor = one_thread("speech", FRAMES)
         self.doorstep = Doorstep()
         self.downloads = Downloads()
         self.metrics = Metrics()
@@ -101,8 +100,8 @@ class Server:
         self.store = AvatarStore(config.avatars_dir)
         self.signer = signer_of(config.c2pa.certificate, config.c2pa.key)
         self.pool = AvatarPool(self.store)
-        self.workshop_executor = ThreadPoolExecutor(1, "workshop", give_way, (ERRANDS,))
-        self.film_executor = ThreadPoolExecutor(1, "films", give_way, (ERRANDS,))
+        self.workshop_executor = one_thread("workshop", ERRANDS)
+        self.film_executor = one_thread("films", ERRANDS)
         self.ended_jobs: Channel[MakingJob] = Channel("ended-jobs", 64, WhenFull.DROP_OLDEST)
         self.making = Making(
             self.store, self.workshop_executor, self.ended_jobs.put_nowait, catalog.makers(self.engine)

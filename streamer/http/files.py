@@ -6,7 +6,7 @@ import asyncio
 import mimetypes
 import os
 from collections.abc import AsyncIterator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from aiohttp import ETag, web
 
-from streamer.threads import ERRANDS, give_way
+from streamer.threads import ERRANDS, one_thread
 
 PIECE_BYTES = 256 * 1024
 
@@ -33,7 +33,7 @@ class Downloads:
     """Answers with files, as RFC 9110 wants it: ranges, conditions, HEAD. Uses no thread but its own."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, "downloads", give_way, (ERRANDS,))
+        self._executor = one_thread("downloads", ERRANDS)
 
     async def answer(self, request: web.Request, path: Path) -> web.StreamResponse:
         """The file, or what the request's conditions make of it. Raises HTTPNotFound."""

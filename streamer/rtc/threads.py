@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 
-from streamer.threads import FRAMES, give_way
+from streamer.threads import FRAMES, one_thread
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,13 +18,8 @@ class CodecThreads:
     the difference between 1 and 20 ms of jitter.
     """
 
-    pictures: Executor = field(default_factory=partial(ThreadPoolExecutor, 1, "pictures", give_way, (FRAMES,)))
-    sound: Executor = field(default_factory=partial(ThreadPoolExecutor, 1, "sound"))
-
-    def __post_init__(self) -> None:
-        """Both begin now: the first visitor's first frame waits for no thread, and one more after a visit is a leak."""
-        for executor in (self.pictures, self.sound):
-            executor.submit(bool)
+    pictures: Executor = field(default_factory=partial(one_thread, "pictures", FRAMES))
+    sound: Executor = field(default_factory=partial(one_thread, "sound"))
 
     def close(self) -> None:
         """Wait for what runs, drop what waits. Idempotent."""

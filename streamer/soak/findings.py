@@ -46,7 +46,7 @@ class Limit:
 NOTHING_LEFT = ("leaked_sessions<=0", "leaked_tasks<=0", "leaked_threads<=0", "leaked_descriptors<=0")
 CYCLE_LIMITS = (*NOTHING_LEFT, "failures<=0")
 """Where clients only come and go: whole seconds of one call, of which frames are a share, there are none."""
-DEFAULT_LIMITS = ("leaked_sessions<=0", "failures<=0", "frames_shown_percent>=98", "sound_silent_s<=0")
+DEFAULT_LIMITS = (*NOTHING_LEFT, "failures<=0", "frames_shown_percent>=98", "sound_silent_s<=0")
 
 
 def read_limit(text: str) -> Limit:
