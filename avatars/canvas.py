@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from avatars.blend import Box, bounding_box, intersect, lerp_u8, mask_to_u8
-from avatars.colour import (
-    LIMITED_RANGE,
-    Planes,
-    parts_of,
-    rgb_to_i420,
-    rgb_to_planes,
-    shrink,
-    shrink_i420,
-    split_planes,
-)
+from avatars.colour import Planes, parts_of, rgb_to_i420, rgb_to_planes, shrink, shrink_i420, split_planes
+from avatars.inlay import Inlay, Layer, make_inlay
+from avatars.kept import Kept, KeptLately
 from avatars.landing import Landing, even_outwards, even_size, find_landing
 from avatars.packet import AvatarPacket
 from avatars.sheets import Sheets
-from avatars.stretch import FloatBox, PatchPlan, plan_planes, stretch_planes
+from avatars.stretch import FloatBox
 
 U8 = npt.NDArray[np.uint8]
-U16 = npt.NDArray[np.uint16]
 F32 = npt.NDArray[np.float32]
-T = TypeVar("T")
 
 ANCHOR_CACHE_BYTES = 192 << 20
 """Finished anchor frames kept per canvas; a clip that needs more converts them again as they come round."""
-SPOT_CACHE_FRAMES = 512
+SPOT_CACHE_BYTES = 32 << 20
+INLAY_CACHE_BYTES = 96 << 20
+"""Masks, and the tables for laying patches into frames, kept per canvas; of a longer clip, they are made as needed."""
 LIVING_CACHE_FRAMES = 32
 """Anchor frames with lids or gaze laid over them, kept per canvas."""
 _Lid = tuple[Box, Planes, Planes]
@@ -99,18 +91,6 @@ class _Spot:
     """The packet's face box in canvas pixels."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Inlay:
-    """How patches of one size are laid into one frame."""
-
-    plan: PatchPlan
-    weights: tuple[U16, U16, U16]
-    """For Y, Cb and Cr of the patch: their masks, times what brings full range to limited range. Bytes, but as wide as
-    the products, which spares every frame a conversion."""
-    bases: tuple[U16, U16, U16]
-    """What is added to make 256 times the blended plane: the anchor under the mask's rest, offsets and rounding."""
-
-
 class Canvas:
     """Read-only I420 frames of one packet, and blending into copies of them. Threads and sessions may share it."""
 
@@ -130,12 +110,12 @@ class Canvas:
         self.size_px = even_size(max(2, round(width * shrinking)), max(2, round(height * shrinking)))
         """(width, height), both even."""
         self._order = _distinct(packet)
-        anchor_bytes = self.size_px[0] * self.size_px[1] * 3 // 2
-        self._anchors: _Kept[U8] = _Kept(max(1, ANCHOR_CACHE_BYTES // anchor_bytes))
-        self._spots: _Kept[_Spot | None] = _Kept(SPOT_CACHE_FRAMES)
-        self._inlays: _Kept[_Inlay] = _Kept(SPOT_CACHE_FRAMES)
-        self._living: _Kept[tuple[U8, tuple[Overlay, ...]]] = _Kept(LIVING_CACHE_FRAMES)
-        self._laid: _Kept[tuple[list[_Lid], tuple[Overlay, ...]]] = _Kept(LIVING_CACHE_FRAMES)
+        self._anchors: Kept[U8] = Kept(ANCHOR_CACHE_BYTES, lambda anchor: anchor.nbytes)
+        self._spots: Kept[_Spot | None] = Kept(SPOT_CACHE_BYTES, lambda spot: spot.luma_mask.nbytes if spot else 1)
+        self._inlays: Kept[Inlay] = Kept(INLAY_CACHE_BYTES, lambda inlay: inlay.nbytes)
+        self._layer = Layer()
+        self._living: KeptLately[tuple[U8, tuple[Overlay, ...]]] = KeptLately(LIVING_CACHE_FRAMES)
+        self._laid: KeptLately[tuple[list[_Lid], tuple[Overlay, ...]]] = KeptLately(LIVING_CACHE_FRAMES)
         self._sheets = Sheets(self._plain(self._order[0])) if len(set(self._order)) == 1 else None
 
     @property
@@ -167,22 +147,14 @@ class Canvas:
         pixels (p, p, 3) u8 RGB: the face box stretched to a square; overlays lie over the patch.
         """
         key = self._order[index % len(self._order)]
-        anchor = self._plain(key)
         spot = self._spot(index)
         if spot is None:
-            return anchor
+            return self._plain(key)
         lids = self._lids(key, tuple(overlays), spot, pixels.shape[0])
-        planes = anchor.copy() if self._sheets is None else self._sheets.take(tuple(lid[0] for lid in lids))
-        target = split_planes(planes)
-        inlay = self._inlay(key, spot, pixels.shape[0])
-        front = stretch_planes(pixels, inlay.plan)
-        for plane, part, source, weight, base in zip(
-            target, parts_of(spot.rect), front, inlay.weights, inlay.bases, strict=True
-        ):
-            total = np.multiply(source, weight)
-            total += base
-            np.right_shift(total, 8, out=plane[part], casting="unsafe")
-        _lay(target, lids)
+        planes = self._plain(key).copy() if self._sheets is None else self._sheets.take(tuple(lid[0] for lid in lids))
+        self._layer.lay(pixels, planes, self._inlay(key, spot, pixels.shape[0]))
+        if lids:
+            _lay(split_planes(planes), lids)
         return _published(planes)
 
     def mix(self, a: U8, b: U8, weight: float, index: int) -> U8:
@@ -219,24 +191,11 @@ class Canvas:
         key = self._order[index % len(self._order)]
         return self._spots.get(key, lambda: self._find_spot(key))
 
-    def _inlay(self, key: int, spot: _Spot, patch_px: int) -> _Inlay:
-        return self._inlays.get((key, patch_px), lambda: self._make_inlay(key, spot, patch_px))
-
-    def _make_inlay(self, key: int, spot: _Spot, patch_px: int) -> _Inlay:
-        plan = plan_planes(spot.face_box, spot.rect, patch_px)
-        luma = spot.luma_mask
-        chroma = shrink(luma, (luma.shape[1] // 2, luma.shape[0] // 2))
-        y, u, v = (
-            _weigh(mask, plane[part], *(limited_range if plan.enlarger is None else (1.0, 0.0)))
-            for mask, plane, part, limited_range in zip(
-                (luma, chroma, chroma),
-                split_planes(self._plain(key)),
-                parts_of(spot.rect),
-                LIMITED_RANGE,
-                strict=True,
-            )
+    def _inlay(self, key: int, spot: _Spot, patch_px: int) -> Inlay:
+        return self._inlays.get(
+            (key, patch_px),
+            lambda: make_inlay(self._plain(key), spot.rect, spot.luma_mask, spot.face_box, patch_px),
         )
-        return _Inlay(plan, (y[0], u[0], v[0]), (y[1], u[1], v[1]))
 
     def _find_spot(self, key: int) -> _Spot | None:
         """The landing of a frame, its mask shrunk as the anchor is shrunk."""
@@ -288,43 +247,6 @@ def _lay(target: Planes, lids: Iterable[tuple[Box, Planes, Planes]]) -> None:
     for rect, lid, masks in lids:
         for plane, part, source, mask in zip(target, parts_of(rect), lid, masks, strict=True):
             plane[part] = lerp_u8(source, plane[part], mask)
-
-
-class _Kept(Generic[T]):
-    """What was made lately, by frame; the oldest makes room: frames come round in turn, none oftener than another."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._items: dict[Hashable, T] = {}
-
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        if key in (items := self._items):
-            try:
-                return items[key]
-            except KeyError:
-                pass  # another thread has just made room
-        # Two threads may make the same; that is cheaper than one waiting for the other's every frame.
-        item = make()
-        with self._lock:
-            items[key] = item
-            while len(items) > self._limit:
-                del items[next(iter(items))]
-        return item
-
-
-def _weigh(mask: U8, anchor: U8, scale: float, offset: float) -> tuple[U16, U16]:
-    """Weight and base: (x * weight + base) >> 8 is x * scale + offset over the anchor, as far as the mask says."""
-    alpha = np.arange(256) * (256.0 / 255.0)
-    weight = np.rint(alpha * scale)
-    # Half of 256 rounds; and what rounding took from the weight is made good for a medium x.
-    front = np.rint(alpha * offset + 128.0 + 128.0 * (alpha * scale - weight))
-    back = np.multiply(anchor, 255 - mask, dtype=np.uint16)
-    rounded = back + 128
-    rounded += rounded >> 8
-    back += rounded >> 8  # times 256 / 255
-    back += np.asarray(cv2.LUT(mask, front.astype(np.uint16)), dtype=np.uint16)
-    return np.asarray(cv2.LUT(mask, weight.astype(np.uint16)), dtype=np.uint16), back
 
 
 def _distinct(packet: AvatarPacket) -> list[int]:

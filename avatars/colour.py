@@ -33,6 +33,15 @@ class Planes(NamedTuple):
     """(H // 2, W // 2)"""
 
 
+class HalfPlanes(NamedTuple):
+    """As `Planes`, the two smaller ones in one array, so that they are reckoned with at once."""
+
+    luma: U8
+    """(H, W)"""
+    chroma: U8
+    """(2, H // 2, W // 2): U and V, or Cb and Cr."""
+
+
 def split_planes(i420: U8) -> Planes:
     """Views of a contiguous (H * 3 // 2, W) picture; H and W even."""
     rows, width = i420.shape

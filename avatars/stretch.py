@@ -1,4 +1,4 @@
-"""Lays a square RGB patch over part of a face box: sub-pixel accurate, mostly at the price of a plain resize.
+"""Lays a square RGB patch over part of a face box, as luma and chroma: sub-pixel accurate, at the price of a resize.
 
 OpenCV resizes whole rectangles only, and its affine warp is slower. So both ends of each axis are moved outwards to
 where a whole pixel of the frame falls on one of the patch; where there is no such place, the warp is taken.
@@ -14,20 +14,31 @@ import numpy as np
 import numpy.typing as npt
 
 from avatars.blend import Box
-from avatars.colour import Planes, rgb_to_full_range, shrink
-from avatars.enlarge import Enlarger
+from avatars.colour import HalfPlanes, shrink
 
 U8 = npt.NDArray[np.uint8]
+Float = npt.NDArray[np.floating[Any]]
 FloatBox = tuple[float, float, float, float]
 
-_TOLERATED_PX = 0.05
-"""Misplacement in patch pixels that nobody can see: two levels on the steepest edge a lip has."""
 _BEYOND_PX = 16
 """How far beyond the patch, in its pixels, an end may lie; the patch's edge goes on there."""
-_ENLARGED = 0.75
+_ENLARGED = 1.05
 """Patch pixels a frame pixel takes, at most, for chroma to be sampled straight from the patch: within two levels."""
-_COST_OF_A_PIXEL = 0.0005
-"""The misplacement that is worth one row or column more to resize."""
+
+
+class Care(NamedTuple):
+    """How exactly a plane is placed, in patch pixels."""
+
+    tolerated_px: float
+    """Misplacement that nobody can see."""
+    worth_px: float
+    """The misplacement that is worth one row or column more to resize."""
+
+
+LUMA = Care(0.08, 0.001)
+"""At the ends, where masks have faded: less than two levels on the steepest edge that a lip in the middle has."""
+CHROMA = Care(0.2, 0.03)
+"""Colours have softer edges: a tenth of a chroma pixel is a level at most."""
 
 
 class Span(NamedTuple):
@@ -42,118 +53,179 @@ class Span(NamedTuple):
 class Stretch(NamedTuple):
     """How a patch becomes one plane of a rectangle."""
 
-    rect: Box
     halvings: int
     """Times the patch is halved first, so that resizing skips no pixel."""
-    across: Span | None
-    """None, as `down`: no whole pixels meet, warp instead."""
-    down: Span | None
-    inverse: tuple[tuple[float, float, float], tuple[float, float, float]]
-    """From rectangle to patch pixels, for the warp."""
+    looked_at: tuple[slice, slice]
+    """Rows and columns of the halved patch."""
+    beyond: tuple[int, int, int, int]
+    """Rows above and below, columns left and right, in which the patch's edge goes on."""
+    size: tuple[int, int]
+    """Width and height that this becomes."""
+    shown: tuple[slice, slice]
+    """The rectangle in it."""
+    inverse: Float | None
+    """(2, 3), from rectangle to patch pixels, where no whole pixels meet: warp instead."""
 
 
-def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int, *, may_halve: bool = True) -> Stretch:
+def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int, *, may_halve: bool = True, care: Care = LUMA) -> Stretch:
     """face_box: where the whole patch lies, frame pixels; rect: the part wanted."""
     left, top, right, bottom = face_box
     halvings = 0
     while may_halve and (patch_px >> halvings) % 2 == 0 and min(right - left, bottom - top) * 2 <= patch_px >> halvings:
         halvings += 1
     size = patch_px >> halvings
-    across = _span(rect[0], rect[2], (left, right), size)
-    down = _span(rect[1], rect[3], (top, bottom), size)
-    fx, fy = size / (right - left), size / (bottom - top)
-    inverse = (
-        (fx, 0.0, (rect[0] + 0.5 - left) * fx - 0.5),
-        (0.0, fy, (rect[1] + 0.5 - top) * fy - 0.5),
+    across = _span((rect[0], rect[2]), (left, right), size, care)
+    down = _span((rect[1], rect[3]), (top, bottom), size, care)
+    width, height = rect[2] - rect[0], rect[3] - rect[1]
+    if across is None or down is None:
+        fx, fy = size / (right - left), size / (bottom - top)
+        inverse = np.array((
+            (fx, 0.0, (rect[0] + 0.5 - left) * fx - 0.5),
+            (0.0, fy, (rect[1] + 0.5 - top) * fy - 0.5),
+        ))  # fmt: skip
+        whole = slice(0, size)
+        shown = slice(0, height), slice(0, width)
+        return Stretch(halvings, (whole, whole), (0, 0, 0, 0), (width, height), shown, inverse)
+    x, y = rect[0] - across.start, rect[1] - down.start
+    return Stretch(
+        halvings,
+        (slice(max(0, down.first), min(size, down.last)), slice(max(0, across.first), min(size, across.last))),
+        (max(0, -down.first), max(0, down.last - size), max(0, -across.first), max(0, across.last - size)),
+        (across.end - across.start, down.end - down.start),
+        (slice(y, y + height), slice(x, x + width)),
+        None,
     )
-    return Stretch(rect, halvings, across if down else None, down if across else None, inverse)
 
 
 class PatchPlan(NamedTuple):
     """How a patch becomes the planes of one even rectangle."""
 
-    stretch: Stretch
-    """In frame pixels; with an enlarger in those of chroma, twice as large, so that both planes meet theirs."""
-    enlarger: Enlarger | None
-    """Where the patch is enlarged so far that sampling chroma straight from it skips nothing. Makes limited range."""
+    luma: Stretch
+    chroma: Stretch | None
+    """Where the patch is enlarged so far that sampling chroma straight from it skips nothing. None: resize all three
+    colours as luma is, and take the mean of 2x2 pixels."""
 
 
 def plan_planes(face_box: FloatBox, rect: Box, patch_px: int) -> PatchPlan:
     """face_box: where the whole patch lies, frame pixels; rect: the part wanted, its edges even."""
     left, top, right, bottom = face_box
-    taken = patch_px / min(right - left, bottom - top)
-    if taken <= _ENLARGED:
-        half_box = (left / 2, top / 2, right / 2, bottom / 2)
-        half_rect = (rect[0] // 2, rect[1] // 2, rect[2] // 2, rect[3] // 2)
-        halved = plan_stretch(half_box, half_rect, patch_px, may_halve=False)
-        if halved.across and halved.down:
-            return PatchPlan(halved, _enlarger(halved.across, halved.down))
-    return PatchPlan(plan_stretch(face_box, rect, patch_px), None)
+    luma = plan_stretch(face_box, rect, patch_px)
+    if patch_px > min(right - left, bottom - top) * _ENLARGED:
+        return PatchPlan(luma, None)
+    half_box = (left / 2, top / 2, right / 2, bottom / 2)
+    half_rect = (rect[0] // 2, rect[1] // 2, rect[2] // 2, rect[3] // 2)
+    chroma = plan_stretch(half_box, half_rect, patch_px, may_halve=False, care=CHROMA)
+    return PatchPlan(luma, chroma)
 
 
-def stretch_planes(pixels: U8, plan: PatchPlan) -> Planes:
-    """What a (p, p, 3) u8 RGB patch shows over the plan's rectangle; beyond the patch its edge goes on.
+class Workspace:
+    """Memory for one plan, that frame after frame is worked in: fresh arrays would cost a fifth more.
 
-    In full range without an enlarger, in limited range with one.
+    For one thread at a time.
     """
-    part, stretch = _part(pixels, plan.stretch), plan.stretch
-    if plan.enlarger is None:
-        return rgb_to_full_range(_resize(part, stretch))
-    y, u, v = plan.enlarger.planes(part)
-    return Planes(_shown(y, stretch, 2), _shown(u, stretch), _shown(v, stretch))
+
+    def __init__(self, plan: PatchPlan) -> None:
+        height, width = (rows.stop - rows.start for rows in plan.luma.shown)
+        half = height // 2, width // 2
+        rows, columns = plan.luma.looked_at
+        self._plan = plan
+        self._first = Resizing(plan.luma, (3,) if plan.chroma is None else ())
+        self._small = np.empty((*half, 3), np.uint8)
+        self._second = None if plan.chroma is None else Resizing(plan.chroma, (3,))
+        grey = (height, width) if plan.chroma is None else (rows.stop - rows.start, columns.stop - columns.start)
+        self._grey = np.empty(grey, np.uint8)
+        self._coloured = np.empty((*half, 3), np.uint8)
+        self._chroma = np.empty((2, *half), np.uint8)
+        self._cb, self._cr = self._chroma
+
+    def planes(self, pixels: U8) -> HalfPlanes:
+        """What a (p, p, 3) u8 RGB patch shows over the plan's rectangle, in full range; good until the next call.
+
+        Beyond the patch its edge goes on.
+        """
+        luma, chroma = self._plan
+        if chroma is None or self._second is None:
+            large = self._first.run(looked_at(pixels, luma))
+            grey = self._grey
+            cv2.cvtColor(large, cv2.COLOR_RGB2GRAY, dst=grey)
+            height, width = self._small.shape[:2]
+            small = self._small
+            cv2.resize(large, (width, height), dst=small, interpolation=cv2.INTER_AREA)
+        else:
+            cv2.cvtColor(looked_at(pixels, luma), cv2.COLOR_RGB2GRAY, dst=self._grey)
+            grey = self._first.run(self._grey)
+            small = self._second.run(looked_at(pixels, chroma))
+        cv2.cvtColor(small, cv2.COLOR_RGB2YCrCb, dst=self._coloured)
+        cv2.extractChannel(self._coloured, 2, self._cb)
+        cv2.extractChannel(self._coloured, 1, self._cr)
+        return HalfPlanes(grey, self._chroma)
 
 
-def _enlarger(across: Span, down: Span) -> Enlarger:
-    size = (across.last - across.first, down.last - down.first)
-    return Enlarger(size, ((across.end - across.start) * 2, (down.end - down.start) * 2))
+class Resizing:
+    """Of what is looked at, colours or grey, to the rectangle; always into the same memory."""
+
+    def __init__(self, plan: Stretch, channels: tuple[int, ...]) -> None:
+        rows, columns = plan.looked_at
+        above, below, left, right = plan.beyond
+        extended = rows.stop - rows.start + above + below, columns.stop - columns.start + left + right
+        self._plan = plan
+        self._extended = np.empty((*extended, *channels), np.uint8) if any(plan.beyond) else None
+        self._resized = np.empty((plan.size[1], plan.size[0], *channels), np.uint8)
+        self._shown = self._resized[plan.shown]
+
+    def run(self, part: U8) -> U8:
+        plan = self._plan
+        if plan.inverse is not None:
+            flags, border = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, cv2.BORDER_REPLICATE
+            cv2.warpAffine(part, plan.inverse, plan.size, dst=self._resized, flags=flags, borderMode=border)
+            return self._shown
+        if self._extended is not None:
+            cv2.copyMakeBorder(part, *plan.beyond, cv2.BORDER_REPLICATE, dst=self._extended)
+            part = self._extended
+        resize_linear(part, plan.size, self._resized)
+        return self._shown
 
 
-def _part(pixels: U8, plan: Stretch) -> U8:
-    """What of the patch the plan looks at, halved as it says; beyond the patch its edge goes on."""
+def looked_at(pixels: U8, plan: Stretch) -> U8:
+    """Of a (p, p, 3) patch."""
     for _ in range(plan.halvings):
         pixels = shrink(pixels, (pixels.shape[1] // 2, pixels.shape[0] // 2))
-    across, down, size = plan.across, plan.down, len(pixels)
-    if across is None or down is None:
-        return pixels
-    part = pixels[max(0, down.first) : min(size, down.last), max(0, across.first) : min(size, across.last)]
-    beyond = (max(0, -down.first), max(0, down.last - size), max(0, -across.first), max(0, across.last - size))
-    return np.asarray(cv2.copyMakeBorder(part, *beyond, cv2.BORDER_REPLICATE)) if any(beyond) else part
+    return pixels[plan.looked_at]
 
 
-def _resize(part: npt.NDArray[Any], plan: Stretch) -> U8:
-    x1, y1, x2, y2 = plan.rect
-    across, down = plan.across, plan.down
-    if across is None or down is None:
-        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        inverse = np.array(plan.inverse, dtype=np.float64)
-        size = (x2 - x1, y2 - y1)
-        warped = cv2.warpAffine(part, inverse, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
-        return np.asarray(warped, dtype=np.uint8)
-    size = (across.end - across.start, down.end - down.start)
-    return _shown(np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_LINEAR), dtype=np.uint8), plan)
+def resize_linear(pixels: U8, size_px: tuple[int, int], into: U8 | None = None) -> U8:
+    """(h, w) or (h, w, 3) to (width, height), bilinear.
+
+    Where OpenCV has Intel's library (x86) that resizes, in half the time and rounding without bias. OpenCV asks leave
+    because a byte may then differ by one from its own. The switch is this thread's.
+    """
+    cv2.ipp.setUseIPP_NotExact(True)
+    try:
+        return np.asarray(cv2.resize(pixels, size_px, dst=into, interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
+    finally:
+        cv2.ipp.setUseIPP_NotExact(False)
 
 
-def _shown(plane: U8, plan: Stretch, scale: int = 1) -> U8:
-    """The rectangle's part of what the spans, or `scale` times as many pixels, were resized to."""
-    x1, y1, x2, y2 = plan.rect
-    left, top = (plan.across.start, plan.down.start) if plan.across and plan.down else (x1, y1)
-    return plane[(y1 - top) * scale : (y2 - top) * scale, (x1 - left) * scale : (x2 - left) * scale]
-
-
-def _span(low: int, high: int, box: tuple[float, float], patch_px: int) -> Span | None:
+def _span(wanted: tuple[int, int], box: tuple[float, float], patch_px: int, care: Care) -> Span | None:
     """The best pair of ends, outwards and not far beyond the patch, that fall on whole pixels of it."""
+    low, high = wanted
     scale = patch_px / (box[1] - box[0])
     room = math.ceil(_BEYOND_PX / scale)
-    start = _best(np.arange(low, min(low, math.floor(box[0])) - room - 1, -1), box[0], scale, patch_px)
-    end = _best(np.arange(high, max(high, math.ceil(box[1])) + room + 1), box[0], scale, patch_px)
+    before = np.arange(low, min(low, math.floor(box[0])) - room - 1, -1)
+    after = np.arange(high, max(high, math.ceil(box[1])) + room + 1)
+    start = _best(before, (before - box[0]) * scale, patch_px, care)
+    end = _best(after, (after - box[0]) * scale, patch_px, care)
     return None if start is None or end is None or start[1] >= end[1] else Span(start[0], end[0], start[1], end[1])
 
 
-def _best(edges: npt.NDArray[np.int64], origin: float, scale: float, patch_px: int) -> tuple[int, int] | None:
-    """The frame pixel among `edges`, nearest first, that falls best on a patch pixel; and that pixel."""
-    at = (edges - origin) * scale
+def _best(edges: npt.NDArray[np.int64], at: Float, patch_px: int, care: Care) -> tuple[int, int] | None:
+    """The frame pixel among `edges`, nearest first, that falls best on a patch pixel; and that pixel.
+
+    at: where on the patch the edges fall.
+    """
     whole = np.rint(at)
     reached = (whole >= -_BEYOND_PX) & (whole <= patch_px + _BEYOND_PX)
-    error = np.where(reached, np.abs(at - whole), 1.0)
-    best = int(np.argmin(error + _COST_OF_A_PIXEL * np.arange(len(edges))))
-    return None if error[best] > _TOLERATED_PX else (int(edges[best]), int(whole[best]))
+    error = np.where(reached, np.abs(at - whole), np.inf)
+    cost = np.where(error <= care.tolerated_px, error + care.worth_px * np.arange(len(edges)), np.inf)
+    best = int(np.argmin(cost))
+    return (int(edges[best]), int(whole[best])) if np.isfinite(cost[best]) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import tracemalloc
 from dataclasses import dataclass, replace
 
 import cv2
@@ -147,6 +148,22 @@ def test_a_clip_shows_the_frame_of_its_index():
         assert np.array_equal(canvas.anchor(index), rgb_to_i420(frame_of(packet, index)))
         found = canvas.blend(index, scene(256, 256, 9))
         assert np.abs(found.astype(int) - reference(packet, scene(256, 256, 9), index)).max() <= 3
+
+
+def test_a_long_clip_takes_no_more_memory_than_it_may_and_looks_the_same_each_round(monkeypatch):
+    for cache in ("ANCHOR_CACHE_BYTES", "SPOT_CACHE_BYTES", "INLAY_CACHE_BYTES"):
+        monkeypatch.setattr(f"avatars.canvas.{cache}", 1 << 18)
+    packet, patch = make_packet(320, 240, (90, 40, 230, 210), frames=24, distinct=True), scene(256, 256, 9)
+    canvas = Canvas(packet, 4096)
+    tracemalloc.start()
+    try:
+        for index in range(48):
+            canvas.blend(index, patch)
+        assert tracemalloc.get_traced_memory()[0] < 3 << 19
+    finally:
+        tracemalloc.stop()
+    for index in (0, 11, 23):
+        assert np.array_equal(canvas.blend(index, patch), Canvas(packet, 4096).blend(index, patch))
 
 
 def test_nothing_that_was_handed_out_ever_changes():
