@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from avatars.blend import Box
 from avatars.colour import LIMITED_RANGE, HalfPlanes, shrink
-from avatars.stretch import FloatBox, PatchPlan, Workspace, plan_planes
+from avatars.stretch import PatchPlan, Workspace
 
 U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
@@ -33,8 +33,8 @@ class Inlay(NamedTuple):
         return self.weights.nbytes + self.bases.nbytes
 
 
-def make_inlay(anchor: U8, rect: Box, luma_mask: U8, face_box: FloatBox, patch_px: int) -> Inlay:
-    """anchor: (H * 3 // 2, W) I420; luma_mask over rect; face_box: where the whole patch lies, frame pixels."""
+def make_inlay(anchor: U8, rect: Box, luma_mask: U8, plan: PatchPlan) -> Inlay:
+    """anchor: (H * 3 // 2, W) I420; luma_mask over rect."""
     luma, chroma = _parts(anchor, rect)
     small = shrink(luma_mask, (luma_mask.shape[1] // 2, luma_mask.shape[0] // 2))
     pairs = [
@@ -42,7 +42,7 @@ def make_inlay(anchor: U8, rect: Box, luma_mask: U8, face_box: FloatBox, patch_p
         for mask, behind, limits in zip((luma_mask, small, small), (luma, *chroma), LIMITED_RANGE, strict=True)
     ]
     weights, bases = (np.concatenate([table.reshape(-1) for table in tables]) for tables in zip(*pairs, strict=True))
-    return Inlay(rect, plan_planes(face_box, rect, patch_px), weights, bases)
+    return Inlay(rect, plan, weights, bases)
 
 
 class Layer:

@@ -32,6 +32,13 @@ def even_size(width: int, height: int) -> tuple[int, int]:
     return width & ~1, height & ~1
 
 
+def fit_size(size_px: tuple[int, int], max_side_px: int) -> tuple[int, int]:
+    """The sides of a picture fitted inside a square: never enlarged, even."""
+    width, height = size_px
+    shrinking = min(1.0, max_side_px / max(width, height))
+    return even_size(max(2, round(width * shrinking)), max(2, round(height * shrinking)))
+
+
 def find_landing(mask: F32, crop: Box, face_box: Box, size_px: tuple[int, int]) -> Landing | None:
     """The part of a (1, crop_h, crop_w) mask that lies in the face box and is not zero; None where nothing shows."""
     seen = intersect(crop, face_box)

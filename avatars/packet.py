@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from avatars.errors import PacketInvalid
 from avatars.geometry import Geometry
+from avatars.idle import IdleFrames
 
 U8 = npt.NDArray[np.uint8]
 F16 = npt.NDArray[np.float16]
@@ -64,6 +65,8 @@ class AvatarPacket:
     """(N, 468, 2) f32 frame pixels x, y of the MediaPipe mesh (stride-0 for a portrait), a sidecar; NaN: no face."""
     anchors: Anchors | None = None
     """The frames ready to stream, a sidecar; None: a canvas converts them itself."""
+    idle: IdleFrames | None = None
+    """Frames in which a portrait sways and breathes, a sidecar; None: it stands still."""
     sidecars: Mapping[str, Mapping[str, npt.NDArray[Any]]] = field(default_factory=dict)
     """What engines keep beside the packet, by engine; see SidecarBuilder."""
     info: Mapping[str, Any] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from avatars.errors import PacketInvalid, PacketVersion
 from avatars.folder import INFO_FILE, SEVEN, FileIdentity, PacketFolder, identity, sha256
 from avatars.geometry import Geometry
+from avatars.idle import IDLE_FILE, MAX_BYTES, IdleFrames, read_idle
 from avatars.landing import even_size
 from avatars.packet import Anchors, AvatarPacket
 from avatars.pickles import read_pickle
@@ -24,6 +26,8 @@ from avatars.precompile import PACKET_VERSION
 from avatars.tensorfile import read_tensor_file
 from avatars.torchfile import TorchFile, read_torch_file
 from avatars.writer import ANCHORS_FILE, ENGINE_PREFIX, LANDINGS_FILE, LANDMARKS_FILE
+
+logger = logging.getLogger(__name__)
 
 F16 = npt.NDArray[np.float16]
 F32 = npt.NDArray[np.float32]
@@ -61,16 +65,20 @@ class Inspected:
             self._passed.add(version)
 
 
-def open_packet(path: Path, avatar_id: str, inspected: Inspected, names: Names | None = None) -> AvatarPacket:
+def open_packet(
+    path: Path, avatar_id: str, inspected: Inspected, names: Names | None = None, *, whole: bool = False
+) -> AvatarPacket:
     """The packet of a folder, read-only over the mapped files.
 
     The first open of each version of the files hashes them and searches their values; later ones check structure.
     Packets made elsewhere carry no digests: they are searched alike. `names` are what pickles may hold beside plain
-    numbers. Raises FileNotFoundError, PacketInvalid, PacketVersion.
+    numbers. Idle frames that are damaged are left out, unless the `whole` packet is asked for: without them it stands
+    still. Raises FileNotFoundError, PacketInvalid, PacketVersion.
     """
     with PacketFolder(path) as folder, ExitStack() as stack:
         info = _read_info(stack.enter_context(folder.open(INFO_FILE)), avatar_id)
         digests = _listed_digests(info)
+        idle_digest = digests.pop(IDLE_FILE, None)
         wanted = sorted({*SEVEN, *digests} - {INFO_FILE})
         files = {name: stack.enter_context(folder.open(name)) for name in wanted}
         version = tuple(identity(file) for file in files.values())
@@ -86,6 +94,13 @@ def open_packet(path: Path, avatar_id: str, inspected: Inspected, names: Names |
         if kept := _engine_sidecars(files):
             packet = replace(packet, sidecars=kept)
         inspected.add(version)
+        if idle_digest is not None:
+            try:
+                packet = replace(packet, idle=_idle(folder, idle_digest, packet, inspected))
+            except PacketInvalid as error:
+                if whole:
+                    raise
+                logger.warning("idle_frames_refused", extra={"avatar": avatar_id, "reason": str(error)})
         return packet
 
 
@@ -163,7 +178,7 @@ def _listed_digests(info: Mapping[str, Any]) -> dict[str, str]:
             raise PacketInvalid(f"{INFO_FILE}: digests", "plain file names", repr(name[:80]))
     if digests and not digests.keys() >= set(SEVEN) - {INFO_FILE}:
         raise PacketInvalid(f"{INFO_FILE}: digests", "one for each of the seven files", "fewer")
-    return digests
+    return dict(digests)
 
 
 def _frames(frames: object) -> U8:
@@ -280,6 +295,19 @@ def _engine_sidecars(files: Files) -> dict[str, Mapping[str, Array]]:
         name.removeprefix(ENGINE_PREFIX).removesuffix(".safetensors"): read_tensor_file(files[name], name)
         for name in names
     }
+
+
+def _idle(folder: PacketFolder, digest: str, packet: AvatarPacket, inspected: Inspected) -> IdleFrames:
+    """The idle frames of a portrait, hashed once."""
+    with folder.open(IDLE_FILE) as file:
+        version = (identity(file),)
+        if version[0].size > MAX_BYTES:
+            raise PacketInvalid(IDLE_FILE, f"at most {MAX_BYTES} bytes", str(version[0].size))
+        if version not in inspected and sha256(file) != digest:
+            raise PacketInvalid(IDLE_FILE, "the bytes that were written (SHA-256)", "other bytes")
+        idle = read_idle(read_tensor_file(file, IDLE_FILE), packet.size_px)
+    inspected.add(version)
+    return idle
 
 
 def _landings(

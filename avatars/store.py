@@ -61,8 +61,10 @@ def check_new_id(avatar_id: str) -> str:
 class AvatarStore:
     """Packets under one root folder. Safe to use from several threads and processes."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, sways: bool = True) -> None:
+        """sways: False opens portraits without their idle frames, so that they stand still."""
         self.root = root
+        self._sways = sways
         self._inspected = Inspected()
         self._lock = threading.Lock()
         self._entries: dict[str, tuple[folder.FileIdentity, AvatarEntry]] = {}
@@ -127,12 +129,12 @@ class AvatarStore:
             from avatars.adopt import find_landmarks  # the face models load only where they are needed
 
             packet = replace(packet, landmarks=find_landmarks(packet))
-        return packet
+        return packet if self._sways else replace(packet, idle=None)
 
     def verify(self, avatar_id: str) -> AvatarPacket:
         """Open a packet as if for the first time: every byte hashed, every value searched. Raises as `open`."""
         try:
-            return open_packet(self.root / check_id(avatar_id), avatar_id, Inspected())
+            return open_packet(self.root / check_id(avatar_id), avatar_id, Inspected(), whole=True)
         except FileNotFoundError:
             raise PacketMissing(avatar_id) from None
 

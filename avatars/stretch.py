@@ -19,6 +19,8 @@ from avatars.colour import HalfPlanes, shrink
 U8 = npt.NDArray[np.uint8]
 Float = npt.NDArray[np.floating[Any]]
 FloatBox = tuple[float, float, float, float]
+Move = npt.NDArray[np.float64]
+"""(2, 3): from places to places, pixels with their edges at whole numbers."""
 
 _BEYOND_PX = 16
 """How far beyond the patch, in its pixels, an end may lie; the patch's edge goes on there."""
@@ -70,9 +72,7 @@ class Stretch(NamedTuple):
 def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int, *, may_halve: bool = True, care: Care = LUMA) -> Stretch:
     """face_box: where the whole patch lies, frame pixels; rect: the part wanted."""
     left, top, right, bottom = face_box
-    halvings = 0
-    while may_halve and (patch_px >> halvings) % 2 == 0 and min(right - left, bottom - top) * 2 <= patch_px >> halvings:
-        halvings += 1
+    halvings = _halvings(face_box, patch_px) if may_halve else 0
     size = patch_px >> halvings
     across = _span((rect[0], rect[2]), (left, right), size, care)
     down = _span((rect[1], rect[3]), (top, bottom), size, care)
@@ -83,9 +83,7 @@ def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int, *, may_halve: boo
             (fx, 0.0, (rect[0] + 0.5 - left) * fx - 0.5),
             (0.0, fy, (rect[1] + 0.5 - top) * fy - 0.5),
         ))  # fmt: skip
-        whole = slice(0, size)
-        shown = slice(0, height), slice(0, width)
-        return Stretch(halvings, (whole, whole), (0, 0, 0, 0), (width, height), shown, inverse)
+        return _warped(halvings, size, (width, height), inverse)
     x, y = rect[0] - across.start, rect[1] - down.start
     return Stretch(
         halvings,
@@ -95,6 +93,35 @@ def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int, *, may_halve: boo
         (slice(y, y + height), slice(x, x + width)),
         None,
     )
+
+
+def _warped(halvings: int, size: int, rect_px: tuple[int, int], inverse: Float) -> Stretch:
+    """All of a halved patch, warped over a rectangle of (width, height)."""
+    whole, shown = slice(0, size), (slice(0, rect_px[1]), slice(0, rect_px[0]))
+    return Stretch(halvings, (whole, whole), (0, 0, 0, 0), rect_px, shown, inverse)
+
+
+def _halvings(face_box: FloatBox, patch_px: int) -> int:
+    left, top, right, bottom = face_box
+    halvings = 0
+    while (patch_px >> halvings) % 2 == 0 and min(right - left, bottom - top) * 2 <= patch_px >> halvings:
+        halvings += 1
+    return halvings
+
+
+def box_move(box: FloatBox, size_px: tuple[int, int], move: Move | None) -> Move:
+    """Where a picture of (width, height) lies that fills a box which then moves."""
+    place = np.array([[(box[2] - box[0]) / size_px[0], 0.0, box[0]], [0.0, (box[3] - box[1]) / size_px[1], box[1]]])
+    if move is not None:
+        place = np.concatenate([move[:, :2] @ place[:, :2], move[:, :2] @ place[:, 2:] + move[:, 2:]], 1)
+    return place
+
+
+def reading(place: Move, rect: Box) -> Move:
+    """The pixel of a picture that each pixel of a rectangle shows, where the picture lies by `place`."""
+    inverse = np.linalg.inv(place[:, :2])
+    first = inverse @ (np.array([rect[0] + 0.5, rect[1] + 0.5]) - place[:, 2]) - 0.5
+    return np.concatenate([inverse, first[:, None]], 1)
 
 
 class PatchPlan(NamedTuple):
@@ -116,6 +143,14 @@ def plan_planes(face_box: FloatBox, rect: Box, patch_px: int) -> PatchPlan:
     half_rect = (rect[0] // 2, rect[1] // 2, rect[2] // 2, rect[3] // 2)
     chroma = plan_stretch(half_box, half_rect, patch_px, may_halve=False, care=CHROMA)
     return PatchPlan(luma, chroma)
+
+
+def plan_moved(face_box: FloatBox, rect: Box, patch_px: int, move: Move) -> PatchPlan:
+    """The same for a face box that moves and turns a little: always warped."""
+    halvings = _halvings(face_box, patch_px)
+    size = patch_px >> halvings
+    inverse = reading(box_move(face_box, (size, size), move), rect)
+    return PatchPlan(_warped(halvings, size, (rect[2] - rect[0], rect[3] - rect[1]), inverse), None)
 
 
 class Workspace:

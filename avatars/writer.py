@@ -162,7 +162,21 @@ def write_info(folder: Path, info: Mapping[str, Any]) -> None:
                 digests[path.name] = sha256(file)
     # The file system's clock: nothing here reads the time itself.
     made_at = datetime.fromtimestamp(int((folder / "frames.pt").stat().st_mtime), UTC).isoformat()
-    text = json.dumps({**info, "timestamp": made_at, "digests": digests}, indent=2, ensure_ascii=False)
+    _write_json(folder, {**info, "timestamp": made_at, "digests": digests})
+
+
+def add_sidecar(folder: Path, info: Mapping[str, Any], name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """One sidecar more in a folder that holds the packet's other files, and the `avator_info.json` that lists it."""
+    with TensorWriter(folder / name) as writer:
+        for array_name, values in arrays.items():
+            writer.add(array_name, values)
+    with (folder / name).open("rb") as file:
+        digest = sha256(file)
+    _write_json(folder, {**info, "digests": {**info["digests"], name: digest}})
+
+
+def _write_json(folder: Path, info: Mapping[str, Any]) -> None:
+    text = json.dumps(info, indent=2, ensure_ascii=False)
     (folder / INFO_FILE).write_text(text + "\n", encoding="utf-8")
 
 

@@ -29,6 +29,7 @@ from streamer.channel import Channel, WhenFull
 from streamer.clock import NS_PER_MS, MonotonicClock
 from streamer.config import Config
 from streamer.draining import drain
+from streamer.enlivening import Enlivening
 from streamer.errors import ConfigError, StreamerError
 from streamer.gallery import Gallery
 from streamer.graphics.badge import chosen
@@ -97,7 +98,7 @@ class Server:
         self.engine = self._make_engine()
         self.inference = Inference(self.engine, self.clock)
         self.inference.on_batch = self.metrics.note_batch
-        self.store = AvatarStore(config.avatars_dir)
+        self.store = AvatarStore(config.avatars_dir, sways=config.sway)
         self.signer = signer_of(config.c2pa.certificate, config.c2pa.key)
         self.pool = AvatarPool(self.store)
         self.workshop_executor = one_thread("workshop", ERRANDS)
@@ -108,6 +109,9 @@ class Server:
         )
         self.gallery = Gallery(self.store, self.making)
         self.casting = Casting(self.pool, self.engine, self.avatar_executor)
+        self.enlivening = Enlivening(self.store, self.workshop_executor)
+        if config.sway:
+            self.casting.on_cast = self.enlivening.note
         ice = ice_settings(config)
         self.station = Station(StationParts(config, self.clock, self.codecs, ice))
         self._count_feeds()
@@ -188,6 +192,7 @@ class Server:
                     group.create_task(self.lag.run(self.clock), name="loop-lag"),
                     group.create_task(self.making.run(), name="making"),
                     group.create_task(self._tell_ended(), name="webhooks"),
+                    group.create_task(self.enlivening.run(), name="enlivening"),
                 ]
                 await loop.run_in_executor(self.avatar_executor, self.gallery.prepare, announcements.on_progress)
                 await self._warm()
@@ -238,9 +243,11 @@ class Server:
         await watchdog.run(self.inference, replacement, watchdog.WatchdogSettings(), self.clock)
 
     async def _tell_ended(self) -> None:
-        """Call the webhooks of ended jobs, one after the other."""
+        """Have what was made come to life, and call the webhooks of ended jobs, one after the other."""
         while True:
             job = await self.ended_jobs.get()
+            if self.config.sway and job.state == "ready":
+                self.enlivening.ask(job.avatar_id, job.job_id)
             if job.notify is not None:
                 message = {"job": job.job_id, "avatar": job.avatar_id, "state": job.state, "error": job.error}
                 await webhook.notify(job.notify, message, self.workshop_executor)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from avatars.canvas import Canvas, Living, Mark
 from avatars.packet import AvatarPacket
 from avatars.pool import AvatarPool
-from engines.contract import Face, LipSyncEngine, stage_of
+from engines.contract import FPS, Face, LipSyncEngine, stage_of
 from streamer.graphics.badge import Badge
 
 
@@ -36,6 +37,8 @@ def staged(face: Face, canvas_px: int, mark: Mark | None = None) -> Canvas:
 
 
 _Key = tuple[str, int, Badge | None]
+FORESEEN_FRAMES = 5 * 60 * FPS
+"""What eyes do in so long is made ready with a canvas."""
 
 
 class Casting:
@@ -49,6 +52,8 @@ class Casting:
         self._faces: OrderedDict[str, Face] = OrderedDict()
         self._canvases: OrderedDict[_Key, tuple[AvatarPacket, Canvas]] = OrderedDict()
         self._lock = asyncio.Lock()
+        self.on_cast: Callable[[AvatarPacket], None] = lambda packet: None
+        """Called on the loop with the packet of every avatar that is cast; must only deposit."""
 
     async def cast(self, avatar_id: str, canvas_px: int, badge: Badge | None = None) -> tuple[Cast, bool]:
         """The avatar and whether it was already in memory. An avatar made again is brought on stage again.
@@ -57,7 +62,9 @@ class Casting:
         """
         async with self._lock:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._executor, self._prepare, (avatar_id, canvas_px, badge))
+            cast, hit = await loop.run_in_executor(self._executor, self._prepare, (avatar_id, canvas_px, badge))
+        self.on_cast(cast.packet)
+        return cast, hit
 
     def renew(self, engine: LipSyncEngine) -> None:
         """Faces come from another engine from here on."""
@@ -79,6 +86,7 @@ class Casting:
         known = self._canvases.get(key)
         if known is None or known[0] is not packet:
             known, hit = (packet, staged(face, canvas_px, badge)), False
+            known[1].prepare(FORESEEN_FRAMES)
         self._keep(key, face, known)
         return Cast(packet, face, known[1], canvas_px, badge), hit
 

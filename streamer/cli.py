@@ -47,6 +47,9 @@ def serve(  # noqa: PLR0913 - one parameter a flag
     canvas: Annotated[int | None, typer.Option(help="Largest side of the video, pixels.")] = None,
     sessions: Annotated[int | None, typer.Option(help="Most sessions at once.")] = None,
     badge: Annotated[str | None, typer.Option(help="Words in the corner of every picture, such as AI.")] = None,
+    sway: Annotated[
+        bool | None, typer.Option("--sway/--no-sway", help="Portraits sway and breathe, up to a canvas of 512 px.")
+    ] = None,
     c2pa: Annotated[
         tuple[Path, Path] | None,
         typer.Option(metavar="CERT KEY", help="Sign recordings and films (MP4): PEM files; needs the extra c2pa."),
@@ -70,6 +73,7 @@ def serve(  # noqa: PLR0913 - one parameter a flag
         "ice.udp_ports": serving.port_range(udp_ports) if udp_ports else None,
         "canvas_px": canvas,
         "badge": badge,
+        "sway": sway,
         "c2pa.certificate": str(c2pa[0]) if c2pa else None,
         "c2pa.key": str(c2pa[1]) if c2pa else None,
         "limits.sessions": sessions,

@@ -114,6 +114,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     canvas_px: int = 512
     badge: str | None = None
     """Words in the upper right corner of every picture the server makes, such as "AI"; None: where it is asked for."""
+    sway: bool = True
+    """Portraits sway and breathe (512 px at most); False: they stand still."""
     playout_slack_ms: float = 25.0
     """Time kept between the last sound a frame needs and its release: jitter of the network and of rendering."""
     allowed_origins: tuple[str, ...] = ()

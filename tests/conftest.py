@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import settings
 
+from avatars.enliven import enliven
+from avatars.store import AvatarStore
 from streamer.bench.served import serve_command, served
 
 # The same cases every time, so that a test fails for a change and not for a draw; `search` looks for new ones.
@@ -32,8 +34,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def avatars_dir(tmp_path_factory):
-    """A store of avatars for servers of this run: the bundled portraits are prepared once."""
-    return tmp_path_factory.mktemp("avatars")
+    """A store of avatars for servers of this run: the bundled portraits are prepared once, their idle frames too."""
+    store = AvatarStore(tmp_path_factory.mktemp("avatars"))
+    store.ensure_bundled(lambda avatar_id, done: None)
+    for avatar_id in store.ids():
+        enliven(store, avatar_id)
+    return store.root
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,7 @@ def staged(packet: AvatarPacket, crop: FaceCrop, shown: Sequence[bool]) -> Avata
     count = packet.cycle_frames
     return replace(
         packet,
+        idle=None,
         masks=tuple(mask if shows else nothing for shows in shown),
         geometry=(Geometry(x1, y1, x2, y2, 0, 0, x2 - x1, y2 - y1),) * count,
         coords=(box,) * count,

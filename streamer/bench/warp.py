@@ -1,4 +1,4 @@
-"""What the embedded engine costs on one thread: a frame, its sound, a portrait made ready."""
+"""What the embedded engine costs on one thread: a frame, its sound, a portrait made ready, one that waits."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from engines.warp.engine import MOUTH_PX, WarpEngine
 from engines.warp.face import WarpFace
 from engines.warp.shape import MouthShape
 from engines.warp.speech import MouthNet
+from streamer.bench import idle
 
 FRAMES = 400
 PORTRAITS = 3
@@ -50,6 +51,7 @@ def run() -> dict[str, float]:
         "audio_net_median_cpu_ms": _audio_net_ms(),
         "precompile_mean_cpu_s": float(np.mean(made_s)),
         "attach_mean_cpu_s": float(np.mean(attached_s)),
+        **idle.run(packets, talking(FRAMES + WARM_UP_FRAMES), WARM_UP_FRAMES),
     }
 
 

@@ -125,7 +125,8 @@ def verify(
         else:
             width, height = packet.size_px
             digests = "digests right" if packet.info.get("digests") else "made elsewhere, no digests"
-            typer.echo(f"{avatar_id}: sound, {packet.cycle_frames} frames of {width} x {height}, {digests}")
+            idle = "" if packet.idle is None else f", sways in {len(packet.idle.planes)}"
+            typer.echo(f"{avatar_id}: sound, {packet.cycle_frames} frames of {width} x {height}{idle}, {digests}")
     if bad:
         raise typer.Exit(3)
 
@@ -181,6 +182,21 @@ def preview(
         raise ConfigError("--shifts", "write whole numbers, such as -8,0,8") from None
     Image.fromarray(draw(packet, frame % packet.cycle_frames, shifts_px)).save(out)
     typer.echo(str(out))
+
+
+@app.command()
+def sway(
+    avatars: Annotated[list[str] | None, typer.Argument(help="Ids; all by default.")] = None,
+    avatars_dir: Folder = DEFAULT_FOLDER,
+) -> None:
+    """Give portraits the frames in which they sway and breathe; a server does so by itself."""
+    from avatars.enliven import enliven
+
+    store = _store(avatars_dir)
+    for avatar_id in avatars or store.ids():
+        store.make_bundled(avatar_id)
+        done = enliven(store, avatar_id)
+        typer.echo(f"{avatar_id}: {'sways now' if done else 'up to date, or not a portrait'}")
 
 
 @app.command()

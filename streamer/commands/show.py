@@ -77,7 +77,7 @@ def film(file: Path, out: Path, config: Config, *, quiet: bool) -> dict[str, obj
     with ThreadPoolExecutor(1, "speech") as executor:
         sounds = asyncio.run(gather_sounds(described, file.resolve().parent, Voices(config.piper_folder), executor))
     timeline = lay_out(described, sounds)
-    store = AvatarStore(config.avatars_dir)
+    store = AvatarStore(config.avatars_dir, sways=config.sway)
     for seat in described.seats:
         store.make_bundled(seat.avatar)
     engine = catalog.create(config.engine)

@@ -72,7 +72,7 @@ def talk(avatar: str, audio: Path, out: Path, engine_name: str, finish: Finish, 
         picture = Path(avatar)
         if picture.is_file():
             return precompile_portrait(load_picture(picture), "portrait", FaceMesh(), source=picture.name)
-        store = AvatarStore(config.avatars_dir)
+        store = AvatarStore(config.avatars_dir, sways=config.sway)
         store.make_bundled(avatar)
         return store.open(avatar)
 

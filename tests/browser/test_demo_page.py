@@ -39,19 +39,20 @@ MOUTH_MOVES = """() => new Promise((resolve, reject) => {
     const canvas = new OffscreenCanvas(64, 64);
     const context = canvas.getContext("2d", { willReadFrequently: true });
     const started = performance.now();
-    let first = null;
+    let before = null;
     const look = () => {
         context.drawImage(video, 0, 0, 64, 64);
         const now = context.getImageData(24, 28, 16, 16).data;
-        first ??= now;
-        const change = now.reduce((sum, value, i) => sum + Math.abs(value - first[i]), 0) / now.length;
-        if (change > 3) resolve(change);
+        before ??= now;
+        const change = now.reduce((sum, value, i) => sum + Math.abs(value - before[i]), 0) / now.length;
+        before = now;
+        if (change > 2) resolve(change);
         else if (performance.now() - started > 10000) reject(new Error("the face stands still"));
         else video.requestVideoFrameCallback(look);
     };
     look();
 })"""
-"""Resolves when the middle of the face has changed visibly since the first look."""
+"""Resolves when the middle of the face changes from one picture to the next as lips do and swaying heads do not."""
 
 CORNER = """([x1, y1, x2, y2]) => {
     const video = document.querySelector("#video");
@@ -95,7 +96,7 @@ async def test_one_click_on_a_sample_and_the_face_speaks_it_aloud(visit, server)
     await page.speaking()
     await expect(sample).to_have_attribute("aria-current", "true")
     assert await page.evaluate(LOUDNESS) > 0.01
-    assert await page.evaluate(MOUTH_MOVES) > 3
+    assert await page.evaluate(MOUTH_MOVES) > 2
     assert not await page.locator("#video").evaluate("video => video.muted")
     figures = await page.figures("it.framesDecoded > 50")
     assert figures["bitrateKbps"] > 50
@@ -111,7 +112,7 @@ async def test_badge_of_the_address_is_in_the_corner_of_a_speaking_face(visit, t
     await page.get_by_role("button", name="Play a sample").click()
     await page.live()
     await page.speaking()
-    assert await page.evaluate(MOUTH_MOVES) > 3
+    assert await page.evaluate(MOUTH_MOVES) > 2
     corner = np.array(await page.evaluate(CORNER, Badge("AI").rect((512, 512))))
     assert (corner.max() > 180 and np.median(corner) < 90) == shown
     await page.screenshot(path=tmp_path / "stage.png")  # of the last runs, for who wants to look
@@ -172,7 +173,7 @@ async def test_microphone_drives_the_face_and_is_not_heard_unless_wanted(visit):
     await page.live()
     await page.snapshot("it.frames.voiced > 5")
     assert await page.evaluate(LOUDNESS) > 0.01
-    assert await page.evaluate(MOUTH_MOVES) > 3
+    assert await page.evaluate(MOUTH_MOVES) > 2
     assert await page.locator("#meter").get_attribute("aria-valuenow") != "-60"
     assert await page.locator("#device option").count() >= 1
     assert await page.locator("#video").evaluate("video => video.muted")

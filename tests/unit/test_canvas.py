@@ -151,8 +151,8 @@ def test_a_clip_shows_the_frame_of_its_index():
 
 
 def test_a_long_clip_takes_no_more_memory_than_it_may_and_looks_the_same_each_round(monkeypatch):
-    for cache in ("ANCHOR_CACHE_BYTES", "SPOT_CACHE_BYTES", "INLAY_CACHE_BYTES"):
-        monkeypatch.setattr(f"avatars.canvas.{cache}", 1 << 18)
+    for cache in ("backdrop.ANCHOR_CACHE_BYTES", "backdrop.SPOT_CACHE_BYTES", "canvas.INLAY_CACHE_BYTES"):
+        monkeypatch.setattr(f"avatars.{cache}", 1 << 18)
     packet, patch = make_packet(320, 240, (90, 40, 230, 210), frames=24, distinct=True), scene(256, 256, 9)
     canvas = Canvas(packet, 4096)
     tracemalloc.start()
