@@ -24,17 +24,17 @@ class Terminal:
         self._console = Console(stderr=True, quiet=print_url)
         self._progress = Progress(
             TextColumn("preparing {task.fields[avatar]:<10}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-            console=self._console, transient=True,
+            console=self._console, transient=True, auto_refresh=False,
         )  # fmt: skip
         self._tasks: dict[str, TaskID] = {}
 
     def on_progress(self, avatar_id: str, done: float) -> None:
-        """Called from the preparing thread; rich's progress is made for that."""
+        """Called from the preparing thread, which draws too: a thread of rich's own would outlive the bars."""
         if not self._tasks:
             self._progress.start()
         if avatar_id not in self._tasks:
             self._tasks[avatar_id] = self._progress.add_task("", total=1.0, avatar=avatar_id)
-        self._progress.update(self._tasks[avatar_id], completed=done)
+        self._progress.update(self._tasks[avatar_id], completed=done, refresh=True)
 
     def on_ready(self, url: str) -> None:
         self._progress.stop()
