@@ -120,7 +120,9 @@ def test_with_phones_human_speech_is_followed_better_and_no_later(human: Track) 
     assert abs(lag_ms(heard.said[:, 0], heard.true[:, 0])) <= 20.0
 
 
-@pytest.mark.parametrize("kind", DISTURBANCES)
+@pytest.mark.parametrize(
+    "kind", [k if k in ("babble", "music") else pytest.param(k, marks=pytest.mark.long) for k in DISTURBANCES]
+)
 def test_with_phones_too_other_sound_leaves_the_mouth_shut(kind: str, crowd: list[np.ndarray]) -> None:
     pytest.importorskip("pocketsphinx")
     assert opened_share(Hearing("pocketsphinx"), kind, crowd, -15.0) < 0.10
