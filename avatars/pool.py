@@ -78,6 +78,8 @@ def size_bytes(packet: AvatarPacket) -> int:
     arrays = [packet.frames, packet.latents, packet.landmarks, *packet.masks]
     if packet.anchors is not None:
         arrays += [packet.anchors.planes, *packet.anchors.luma_masks]
+    if packet.idle is not None:
+        arrays += packet.idle.planes
     spans = {}
     for array in arrays:
         if array is not None and array.size:

@@ -29,6 +29,10 @@ class Enlivening:
         self._asked: set[str] = set()
         self._line: Channel[str] = Channel("enlivening", WAITING_AVATARS, WhenFull.DROP_NEWEST)
 
+    def __len__(self) -> int:
+        """Waiting."""
+        return len(self._line)
+
     def note(self, packet: AvatarPacket) -> None:
         """A packet is brought on stage."""
         if wants_idle(packet):
