@@ -74,8 +74,8 @@ def test_what_fails_is_named_and_the_rest_is_made(tmp_path):
 
 
 def test_a_name_nobody_has_and_two_of_one_name_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="no source for nadia; there are ruby"):
-        call("precompile", "--specific", "ruby,nadia", "--avatars", tmp_path)
+    with pytest.raises(ConfigError, match="no source for nobody; there are ruby"):
+        call("precompile", "--specific", "ruby,nobody", "--avatars", tmp_path)
     for suffix in ("png", "jpg"):
         Image.fromarray(np.zeros((300, 300, 3), np.uint8)).save(tmp_path / f"a.{suffix}")
     with pytest.raises(ConfigError, match="another source is called a too"):
