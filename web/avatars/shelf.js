@@ -150,6 +150,7 @@ export class Shelf extends EventTarget {
    * @param {HTMLElement} frame
    */
   async #hang(avatar, frame) {
+    await near(frame);
     const address = await this.#picture(avatar);
     if (!address) return;
     const image = document.createElement("img");
@@ -173,4 +174,20 @@ export class Shelf extends EventTarget {
     this.#pictures.set(id, address);
     return address;
   }
+}
+
+/**
+ * Waits until something is nearly in view: pictures are fetched as one scrolls to them.
+ * @param {HTMLElement} frame
+ * @returns {Promise<void>}
+ */
+function near(frame) {
+  return new Promise((resolve) => {
+    const watch = new IntersectionObserver((entries) => {
+      if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+      watch.disconnect();
+      resolve();
+    }, { rootMargin: "600px" });
+    watch.observe(frame);
+  });
 }
