@@ -53,7 +53,7 @@ class Style:
     @property
     def root_m(self) -> float:
         """How far outside the skin strands begin: long ones lie flat on it, and would else leave it late."""
-        return 0.0008 if max(self.length_m) > 0.05 and not self.gather else -0.001
+        return 0.0008 if max(self.length_m) > 0.05 else -0.001
 
 
 STYLES = {

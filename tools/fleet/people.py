@@ -163,8 +163,8 @@ ROWS = (
 )
 
 DRAWN_AGAIN = {
-    "victoria": "g", "nadia": "h", "diego": "b", "hassan": "e", "boris": "f", "leila": "f", "jonas": "b", "greta": "d", "tariq": "b",
-    "aisha": "i", "marco": "h", "lucia": "e", "dayo": "b", "anaya": "c", "pavel": "b", "idris": "c", "nora": "f", "sakura": "b",
+    "victoria": "g", "nadia": "h", "diego": "b", "hassan": "e", "boris": "f", "leila": "f", "jonas": "g", "hugo": "c", "greta": "d", "tariq": "b",
+    "aisha": "i", "marco": "h", "lucia": "e", "dayo": "b", "anaya": "c", "pavel": "b", "idris": "c", "nora": "h", "sakura": "b",
 }  # fmt: skip
 """Who came out too like somebody else, and what the seed has beside the name."""
 
