@@ -55,12 +55,14 @@ def main() -> None:
         points = np.asarray(packet.landmarks[0], float) if packet.landmarks is not None else np.zeros((468, 2))
         shape, (x, y) = shape_of(points), points[50].astype(int)
         tone = rgb[y - 4 : y + 5, x - 4 : x + 5].reshape(-1, 3).mean(0)
-        near = min(
-            ((float(np.sqrt(((shape - s) ** 2).sum(1).mean())), other, t) for other, (s, t) in taken.items()),
-            default=(9.0, "", tone),
+        apart = {other: float(np.sqrt(((shape - s) ** 2).sum(1).mean())) for other, (s, _) in taken.items()}
+        nearest = min(apart, key=apart.__getitem__, default="")
+        alike = any(
+            apart[other] < NEAREST and float(np.abs(t - tone).mean()) < SKIN_APART for other, (_, t) in taken.items()
         )
-        alike = near[0] < NEAREST and float(np.abs(near[2] - tone).mean()) < SKIN_APART
-        sys.stdout.write(f"{name:10} {grade} nearest {near[1]:10} {near[0]:.3f} {'TOO ALIKE' if alike else ''}\n")
+        sys.stdout.write(
+            f"{name:10} {grade} nearest {nearest:10} {apart.get(nearest, 9):.3f} {'TOO ALIKE' if alike else ''}\n"
+        )
         if alike or grade != "A":
             continue
         taken[name] = (shape, tone)

@@ -163,10 +163,11 @@ ROWS = (
 )
 
 DRAWN_AGAIN = {
-    "victoria": "g", "nadia": "h", "diego": "b", "hassan": "e", "boris": "f", "leila": "f", "jonas": "g", "hugo": "c", "greta": "d", "tariq": "b",
+    "victoria": "g", "nadia": "h", "diego": "b", "hassan": "e", "boris": "f", "jonas": "g", "hugo": "c", "greta": "d", "tariq": "b",
     "aisha": "i", "marco": "h", "lucia": "e", "dayo": "b", "anaya": "c", "pavel": "b", "idris": "c", "nora": "h", "sakura": "b",
+    "thandi": "g", "oscar": "e", "leila": "n", "elena": "k", "ada": "g",
 }  # fmt: skip
-"""Who came out too like somebody else, and what the seed has beside the name."""
+"""Who came out too like somebody else or hard to read from the lips, and what the seed has beside the name."""
 
 DETAILS = (
     "head/head-oval", "head/head-round", "head/head-square", "head/head-rectangular", "head/head-diamond", "head/head-triangular",
