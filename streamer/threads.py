@@ -22,9 +22,9 @@ def give_way(niceness: int) -> None:
     os.setpriority(os.PRIO_PROCESS, thread, max(niceness, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
-def one_thread(name: str, niceness: int = 0) -> ThreadPoolExecutor:
+def one_thread(name: str, niceness: int | None = None) -> ThreadPoolExecutor:
     """An executor of one thread that is there from now on: whoever comes first waits for none, and one more after a
-    visit is a leak."""
-    executor = ThreadPoolExecutor(1, name, give_way, (niceness,))
+    visit is a leak. niceness: as for `give_way`; None: the thread gives way to nobody."""
+    executor = ThreadPoolExecutor(1, name) if niceness is None else ThreadPoolExecutor(1, name, give_way, (niceness,))
     executor.submit(bool)
     return executor
