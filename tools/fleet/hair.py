@@ -276,7 +276,8 @@ def grow(head: Head, seed: int) -> Points:
             & (drop > -0.035)
             & (drop < 0.1)
         )
-        dressed = _cut(dressed, before)  # nobody reads the news through a curtain
+        kept = ~(before & (drop < 0)).any(1)  # cut short, they would lie on the forehead like a scratch
+        dressed = _cut(dressed[kept], before[kept])  # nobody reads the news through a curtain
     if max(style.length_m) >= 0.07 and style.side >= 0.5 and not style.curl_m:
         dressed[..., 0] = _narrow(dressed[..., 0], head.eyes[2] - dressed[..., 2])
     return dressed.astype(np.float32)
