@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Run synthetic clients against a server for long, and report.", invoke_without_command=True)
 
+REHEARSED_MINUTES = 1.0
+"""Shorter runs are looks, not verdicts on what is left behind."""
 NOT_MET = 5
 """Exit code where a threshold is not met."""
 
@@ -74,6 +76,7 @@ def soak(
         token=token,
         cores=client_cores,
         limits=tuple(findings.read_limit(text) for text in limit or _limits(mix)),
+        rehearsed=minutes >= REHEARSED_MINUTES,
     )
     report = _run(url, options) if url else _with_own_server(options, server_cores, avatars_dir, config)
     _write(report, out, as_json=as_json)

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -25,6 +25,7 @@ START_S, START_EACH_S = 3.0, 0.6
 """Processes import before their clients call."""
 EMPTY_WITHIN_S = 20.0
 SETTLE_S = 3.0
+REHEARSAL_STAY_S = 3.0
 LEAVE_S = 60.0
 """How long after its end a worker may take to leave."""
 LINE_BYTES = 1 << 20
@@ -49,6 +50,9 @@ class Options:
     cores: tuple[int, ...] = ()
     """For the clients."""
     limits: tuple[findings.Limit, ...] = ()
+    rehearsed: bool = False
+    """Two short calls come before the first reading: the first brings the avatar on stage, which then gets its idle
+    frames, the second finds them. What the server holds from then on, it holds for all."""
 
 
 class Soak:
@@ -69,6 +73,8 @@ class Soak:
         headers = {"Authorization": f"Bearer {options.token}"} if options.token else {}
         load_before = load_average()
         async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=10)) as http:
+            if options.rehearsed:
+                await self._rehearse(http)
             self.record.note_server(await self._reading(http))
             groups = _share(self._seats, options.processes)
             self._start_ns = clock.now_ns() + int((START_S + START_EACH_S * len(groups)) * NS_PER_S)
@@ -79,16 +85,25 @@ class Soak:
                 ]
                 async with asyncio.TaskGroup() as workers:
                     for seats in groups:
-                        workers.create_task(self._work(seats), name=f"worker-{seats[0].number}")
+                        work = self._work(self._plan(seats, options), self.record.note)
+                        workers.create_task(work, name=f"worker-{seats[0].number}")
                 for task in watching:
                     task.cancel()
             ended_s = min(self._now_s(), options.seconds) if not options.cycles else self._now_s()
             await self._until_empty(http)
+            self.record.note_server(await self._reading(http))
         return self._report(ended_s, load_before)
 
-    async def _work(self, seats: tuple[Seat, ...]) -> None:
+    async def _rehearse(self, http: aiohttp.ClientSession) -> None:
+        self._start_ns = self._clock.now_ns() + int(START_S * NS_PER_S)
+        seats = share_out({Profile.JOINER: 1}, 0.0, 0)
+        calls = replace(self._options, profiles={Profile.JOINER: 1}, cycles=2, stay_s=REHEARSAL_STAY_S)
+        await self._work(self._plan(seats, calls), lambda sample: None)
+        await self._until_empty(http)
+        self._start_ns = 0
+
+    async def _work(self, plan: Plan, note: Callable[[ClientSample], None]) -> None:
         """One worker process from its plan to its end."""
-        plan = self._plan(seats)
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "streamer.soak.worker", stdin=PIPE, stdout=PIPE, limit=LINE_BYTES
         )
@@ -98,7 +113,7 @@ class Soak:
             process.stdin.write(msgspec.json.encode(plan))
             process.stdin.close()
             while line := await process.stdout.readline():
-                self.record.note(msgspec.json.decode(line, type=ClientSample))
+                note(msgspec.json.decode(line, type=ClientSample))
             code = await process.wait()
         finally:
             if process.returncode is None:
@@ -107,8 +122,7 @@ class Soak:
         if code:
             raise StreamerError(f"a process of synthetic clients ended with code {code}")
 
-    def _plan(self, seats: tuple[Seat, ...]) -> Plan:
-        options = self._options
+    def _plan(self, seats: tuple[Seat, ...], options: Options) -> Plan:
         joiners = max(1, options.profiles.get(Profile.JOINER, 0))
         return Plan(
             url=self._url,
@@ -143,12 +157,11 @@ class Soak:
             self._on_tick(self.record, self._now_s())
 
     async def _until_empty(self, http: aiohttp.ClientSession) -> None:
-        """Wait for the sessions to be gone and the server to settle; the last reading says what was left."""
+        """Wait for the sessions to be gone and the server to settle: the next reading says what was left."""
         clock, end_ns = self._clock, self._clock.now_ns() + int(EMPTY_WITHIN_S * NS_PER_S)
         while (await self._reading(http)).values.get("sessions", 0) > 0 and clock.now_ns() < end_ns:
             await clock.sleep_until(clock.now_ns() + NS_PER_S // 4)
         await clock.sleep_until(clock.now_ns() + int(SETTLE_S * NS_PER_S))
-        self.record.note_server(await self._reading(http))
 
     async def _reading(self, http: aiohttp.ClientSession) -> ServerSample:
         async with http.get(f"{self._url}metrics") as response:
