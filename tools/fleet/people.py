@@ -165,7 +165,7 @@ ROWS = (
 DRAWN_AGAIN = {
     "victoria": "g", "nadia": "h", "diego": "b", "hassan": "e", "boris": "f", "jonas": "g", "hugo": "c", "greta": "d", "tariq": "b",
     "aisha": "i", "marco": "h", "lucia": "e", "dayo": "b", "anaya": "c", "pavel": "b", "idris": "c", "nora": "h", "sakura": "b",
-    "thandi": "g", "oscar": "e", "leila": "n", "elena": "k", "ada": "g",
+    "thandi": "g", "oscar": "e", "leila": "n", "elena": "l", "ada": "g",
 }  # fmt: skip
 """Who came out too like somebody else or hard to read from the lips, and what the seed has beside the name."""
 
