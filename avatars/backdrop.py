@@ -15,7 +15,7 @@ from avatars.idle import IdleFrames
 from avatars.kept import Kept
 from avatars.landing import Landing, even_outwards, even_size, find_landing, fit_size
 from avatars.packet import AvatarPacket
-from avatars.stretch import FloatBox, Move
+from avatars.stretch import FloatBox, Move, scaled
 from avatars.walk import Walk
 
 U8 = npt.NDArray[np.uint8]
@@ -125,7 +125,7 @@ class Backdrop:
         face_box = (x1 * sx, y1 * sy, x2 * sx, y2 * sy)
         move = None
         if self._idle is not None:
-            move = _scaled(self._idle, key, self.size_px)
+            move = scaled(self._idle.moves[key].astype(np.float64), np.divide(self.size_px, self._idle.size_px))
             landing = _moved(landing, move, self.size_px)
         return Spot(landing.rect, self.beside_mark(landing.luma_mask, landing.rect), face_box, move)
 
@@ -142,15 +142,6 @@ def _usable(packet: AvatarPacket, order: list[int], size_px: tuple[int, int]) ->
     idle = packet.idle
     large_enough = idle is not None and idle.size_px[0] >= size_px[0] and idle.size_px[1] >= size_px[1]
     return idle if large_enough and len(set(order)) == 1 else None
-
-
-def _scaled(idle: IdleFrames, key: int, size_px: tuple[int, int]) -> Move:
-    """A frame's move on a canvas of another size."""
-    scale = np.array([size_px[0] / idle.size_px[0], size_px[1] / idle.size_px[1]])
-    move: Move = idle.moves[key].astype(np.float64)
-    move[:, :2] *= scale[:, None] / scale
-    move[:, 2] *= scale
-    return move
 
 
 def _moved(landing: Landing, move: Move, size_px: tuple[int, int]) -> Landing:

@@ -24,8 +24,6 @@ from avatars.stretch import Move, box_move, plan_moved, plan_planes, reading
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 
-__all__ = ["Canvas", "Living", "Mark", "Overlay"]
-
 INLAY_CACHE_BYTES = 96 << 20
 """Tables for laying patches into frames, kept per canvas; of a longer clip, they are made as needed."""
 LIVING_CACHE_FRAMES = 32
@@ -185,7 +183,7 @@ class Canvas:
         return rect, rgb_to_planes(pixels), Planes(luma, chroma, chroma)
 
 
-def _lay(target: Planes, lids: Iterable[tuple[Box, Planes, Planes]]) -> None:
+def _lay(target: Planes, lids: Iterable[_Lid]) -> None:
     """Overlays over planes, in place."""
     for rect, lid, masks in lids:
         for plane, part, source, mask in zip(target, parts_of(rect), lid, masks, strict=True):

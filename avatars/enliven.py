@@ -29,7 +29,7 @@ def wants_idle(packet: AvatarPacket) -> bool:
 def enliven(store: AvatarStore, avatar_id: str) -> bool:
     """Make the idle frames of a portrait unless it has them or cannot have any; whether it was done.
 
-    Takes some seconds of one processor. Raises AvatarError.
+    Takes half a second of one processor. Raises AvatarError.
     """
     version, packet = store.version(avatar_id), store.open(avatar_id)
     if not wants_idle(packet):

@@ -76,15 +76,10 @@ def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int, *, may_halve: boo
     size = patch_px >> halvings
     across = _span((rect[0], rect[2]), (left, right), size, care)
     down = _span((rect[1], rect[3]), (top, bottom), size, care)
-    width, height = rect[2] - rect[0], rect[3] - rect[1]
     if across is None or down is None:
-        fx, fy = size / (right - left), size / (bottom - top)
-        inverse = np.array((
-            (fx, 0.0, (rect[0] + 0.5 - left) * fx - 0.5),
-            (0.0, fy, (rect[1] + 0.5 - top) * fy - 0.5),
-        ))  # fmt: skip
-        return _warped(halvings, size, (width, height), inverse)
+        return _warped(halvings, size, rect, box_move(face_box, (size, size), None))
     x, y = rect[0] - across.start, rect[1] - down.start
+    width, height = rect[2] - rect[0], rect[3] - rect[1]
     return Stretch(
         halvings,
         (slice(max(0, down.first), min(size, down.last)), slice(max(0, across.first), min(size, across.last))),
@@ -95,10 +90,11 @@ def plan_stretch(face_box: FloatBox, rect: Box, patch_px: int, *, may_halve: boo
     )
 
 
-def _warped(halvings: int, size: int, rect_px: tuple[int, int], inverse: Float) -> Stretch:
-    """All of a halved patch, warped over a rectangle of (width, height)."""
-    whole, shown = slice(0, size), (slice(0, rect_px[1]), slice(0, rect_px[0]))
-    return Stretch(halvings, (whole, whole), (0, 0, 0, 0), rect_px, shown, inverse)
+def _warped(halvings: int, size: int, rect: Box, place: Move) -> Stretch:
+    """All of a halved patch, which lies by `place`, warped over a rectangle."""
+    width, height = rect[2] - rect[0], rect[3] - rect[1]
+    whole, shown = slice(0, size), (slice(0, height), slice(0, width))
+    return Stretch(halvings, (whole, whole), (0, 0, 0, 0), (width, height), shown, reading(place, rect))
 
 
 def _halvings(face_box: FloatBox, patch_px: int) -> int:
@@ -107,6 +103,12 @@ def _halvings(face_box: FloatBox, patch_px: int) -> int:
     while (patch_px >> halvings) % 2 == 0 and min(right - left, bottom - top) * 2 <= patch_px >> halvings:
         halvings += 1
     return halvings
+
+
+def scaled(move: Move, scale: npt.NDArray[np.float64]) -> Move:
+    """The same move in pictures `scale` (2,) times as wide and high."""
+    linear = move[:, :2] * scale[:, None] / scale
+    return np.concatenate([linear, (move[:, 2] * scale)[:, None]], 1)
 
 
 def box_move(box: FloatBox, size_px: tuple[int, int], move: Move | None) -> Move:
@@ -149,8 +151,7 @@ def plan_moved(face_box: FloatBox, rect: Box, patch_px: int, move: Move) -> Patc
     """The same for a face box that moves and turns a little: always warped."""
     halvings = _halvings(face_box, patch_px)
     size = patch_px >> halvings
-    inverse = reading(box_move(face_box, (size, size), move), rect)
-    return PatchPlan(_warped(halvings, size, (rect[2] - rect[0], rect[3] - rect[1]), inverse), None)
+    return PatchPlan(_warped(halvings, size, rect, box_move(face_box, (size, size), move)), None)
 
 
 class Workspace:

@@ -20,7 +20,7 @@ from avatars.idle import MAX_FRAMES, MAX_SIDE_PX
 from avatars.landing import even_size, find_landing, fit_size
 from avatars.matte import outline
 from avatars.packet import AvatarPacket
-from avatars.stretch import Move
+from avatars.stretch import Move, scaled
 
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
@@ -67,10 +67,7 @@ def build_idle(packet: AvatarPacket) -> dict[str, npt.NDArray[Any]]:
     for number, pose in enumerate(_poses()):
         frame = scene.planes if number == _REST else scene.frame(pose)
         planes.append(frame if frame.shape[1] == size[0] else shrink_i420(frame, size))
-        move = scene.move(pose)
-        move[:, :2] *= scale[:, None] / scale
-        move[:, 2] *= scale
-        moves.append(move.astype(np.float32))
+        moves.append(scaled(scene.move(pose), scale).astype(np.float32))
     return {"planes": np.stack(planes), "moves": np.stack(moves), "rest": np.array([_REST], np.int32)}
 
 

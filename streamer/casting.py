@@ -11,7 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from avatars.canvas import Canvas, Living, Mark
+from avatars.backdrop import Mark
+from avatars.canvas import Canvas, Living
 from avatars.packet import AvatarPacket
 from avatars.pool import AvatarPool
 from engines.contract import FPS, Face, LipSyncEngine, stage_of

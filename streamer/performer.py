@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from avatars.canvas import Canvas, Mark
+from avatars.backdrop import Mark
+from avatars.canvas import Canvas
 from avatars.packet import AvatarPacket
 from engines.contract import Face, FaceJob, FacePatch, LipSyncEngine, Stream
 from streamer.casting import staged

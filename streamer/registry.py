@@ -31,6 +31,7 @@ from streamer.session import Session
 from streamer.telemetry.metrics import Metrics
 
 SWEEP_AFTER_NS = NS_PER_S // 2
+"""Behind the first who leaves; a crowd leaves within that."""
 
 Watchers = list[Callable[[Picture], None]]
 

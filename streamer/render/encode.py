@@ -12,7 +12,7 @@ from typing import Any
 import av
 import numpy as np
 
-from avatars.canvas import Mark
+from avatars.backdrop import Mark
 from avatars.colour import split_planes
 from streamer.errors import ConfigError
 from streamer.media import FPS, FRAME_SAMPLES, S16, SOUND_HZ

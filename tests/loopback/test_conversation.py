@@ -110,10 +110,11 @@ async def events_until(events, name):
     raise AssertionError(f"the session ended without {name}: {found}")
 
 
-async def test_pushed_file_is_heard_whole_and_told_in_order(client):
+@pytest.mark.parametrize("seconds", [6, pytest.param(10, marks=pytest.mark.long)])
+async def test_pushed_file_is_heard_whole_and_told_in_order(client, seconds):
     ears = Ears()
     async with client.call("ruby", ears.visit) as call:
-        said = decode_speech(NEWS, None)[: 6 * SOUND_HZ]
+        said = decode_speech(NEWS, None)[: seconds * SOUND_HZ]
         spoken = await call.session.speak(wav_of(said))
         assert spoken.seconds == pytest.approx(len(said) / SOUND_HZ, abs=0.01)
         told = await events_until(call.session.events(), "playback_finished")
