@@ -23,6 +23,8 @@ _SKIN_SHARE = 1.5
 """Skin that comes down with the upper lid, in heights of the open eye."""
 _LASH_SHARE = 0.30
 """Of an eye's height: the lid's edge with its lashes, which moves without being stretched."""
+_LINE_SHARE, _LINE_DARK, _OVER = 0.09, 0.55, 0.12
+"""The line of lashes: half its width and how far below the lid's edge, in heights of the open eye; how dark it is."""
 _MEET = 0.96
 """Where shut lids meet, from the upper edge to the lower one."""
 _GAZE_SHARE = 0.06
@@ -77,7 +79,10 @@ class LidPainter:
             if self._shut is not None and eyes.shut >= 1.0:
                 lid = np.ones_like(lid)  # nothing of the open eye is left
             share = lid[..., None]
-            pixels = np.rint(skin * share + pixels * (1 - share)).astype(np.uint8)
+            mixed = skin * share + pixels * (1 - share)
+            if self._shut is not None:
+                mixed *= 1 - _lash_line(eye, y, eyes.shut)[..., None]
+            pixels = np.rint(mixed).astype(np.uint8)
         pixels.flags.writeable = mask.flags.writeable = False
         return FaceOverlay(eye.rect, pixels, mask)
 
@@ -132,6 +137,16 @@ def _lid_down(eye: _Eye, y: F32, shut: float, seen: float) -> tuple[F32, F32]:
     lid = np.clip((edge + over - y) / np.float32(max(1.0, 0.12 * eye.open_px)) + 0.5, 0.0, 1.0)
     lid = lid * np.clip((y - top) / 2.0, 0.0, 1.0)
     return rows.astype(np.float32), lid.astype(np.float32)
+
+
+def _lash_line(eye: _Eye, y: F32, shut: float) -> F32:
+    """(h, w) 0..1: how dark lashes and their shade make the edge of a lid that was rendered with hardly any."""
+    height = eye.lower - eye.upper
+    edge = np.minimum(eye.upper + np.float32(shut * _MEET + _OVER) * height, eye.lower)
+    wide = np.float32(max(0.8, _LINE_SHARE * eye.open_px))
+    there = smoothstep(height / np.float32(0.4 * eye.open_px)) * np.float32(_LINE_DARK)
+    line: F32 = (there * np.exp(-(((y - edge) / wide) ** 2))).astype(np.float32)
+    return line
 
 
 def _looks_aside(eye: _Eye, x: F32, y: F32, gaze: float) -> F32:
